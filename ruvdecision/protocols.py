@@ -120,6 +120,14 @@ class Posterior(Protocol):
     def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws as independent as they come: of a chain those far apart, and none twice."""
 
+    def over_draws(
+        self, at: Callable[[Array], Array], given: Callable[[Posterior], Array], size: int, rng: np.random.Generator
+    ) -> Array | None:
+        """A function at draws behind this law; or that of the laws that they leave the target; None without draws."""
+
+    def less_certain(self, more: float) -> Posterior:
+        """The same law with another share of its mass uncertain; of most laws none is."""
+
     def log_density(self, at: ArrayLike) -> Array:
         """Log density, or log probability on a finite set, a joint quantity."""
 

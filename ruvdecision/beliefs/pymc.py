@@ -337,7 +337,7 @@ class BuiltModel:
             )
         if free:
             _check_lengths(x, shape, belief)
-        kind = _kind_of_records(model, x, shape) if free else "joint"
+        kind = _kind_of_record_law(model, x, shape) if free else "joint"
         return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
 
     # -- words and sizes -----------------------------------------------------------------------------
@@ -692,7 +692,7 @@ def _check_lengths(x: TensorVariable, shape: tuple[int, ...], belief: PyMCBelief
                 raise InputError(what, f"{parameter.name or 'a vector'} of length {own}", do)
 
 
-def _kind_of_records(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
+def _kind_of_record_law(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
     from pytensor.graph.traversal import ancestors
 
     others = [v for v in (*model.basic_RVs, *model.potentials) if v is not x]

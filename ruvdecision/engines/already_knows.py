@@ -52,8 +52,8 @@ class AlreadyKnows(Rewrite):
         return *self.inner.group, id(self.problem.user.knows)  # type: ignore[misc]
 
     @property
-    def worker(self) -> BaseEngine:
-        return self.inner.worker
+    def scheduling_engine(self) -> BaseEngine:
+        return self.inner.scheduling_engine
 
     @property
     def pieces(self) -> list[list[int]]:

@@ -224,7 +224,7 @@ class Plan:
         return self.engine.pieces(self.problem)
 
     @property
-    def worker(self) -> BaseEngine:
+    def scheduling_engine(self) -> BaseEngine:
         """The engine that says whether users share its work, pieces are always cut, and files are drawn."""
         return self.engine
 
@@ -288,7 +288,7 @@ class Rewrite(Plan):
         return None
 
     @property
-    def worker(self) -> BaseEngine:
+    def scheduling_engine(self) -> BaseEngine:
         return BaseEngine()
 
 

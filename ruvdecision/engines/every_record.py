@@ -104,7 +104,7 @@ def _solve_by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> 
     _, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     users = [aim_at(problem.user, int(rows[start])) for start in first]
     # One set of draws answers for all records where the engine can do that.
-    found = list(plan.solved_together(users).run(on_progress=problem.progress)) if plan.worker.shares else []
+    found = list(plan.solved_together(users).run(on_progress=problem.progress)) if plan.scheduling_engine.shares else []
     while len(found) < len(users):
         found += plan_for(choice, problem.of_user(users[len(found)])).run()
         problem.progress(len(found) / len(users))

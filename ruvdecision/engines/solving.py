@@ -91,11 +91,11 @@ def solve(
     # Users who share their posterior draws are solved together: one belief, one engine that can.
     groups: dict[object, list[int]] = {}
     for i, plan in enumerate(alone):
-        groups.setdefault(plan.group if plan.worker.shares else i, []).append(i)
+        groups.setdefault(plan.group if plan.scheduling_engine.shares else i, []).append(i)
     jobs = list(groups.values())
     plans = [alone[job[0]].solved_together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
-    cut = [plan.pieces if apart or plan.worker.always_cut else [list(range(len(masks)))] for plan in plans]
+    cut = [plan.pieces if apart or plan.scheduling_engine.always_cut else [list(range(len(masks)))] for plan in plans]
     pieces = [(j, group) for j, own in enumerate(cut) for group in own]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
@@ -124,7 +124,9 @@ def solve(
         results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [p.worker.draws_files for p in alone])
+    return _gather_results(
+        roles, leaves, jobs, pieces, results, len(masks), [p.scheduling_engine.draws_files for p in alone]
+    )
 
 
 def solve_piece(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:

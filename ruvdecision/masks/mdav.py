@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_finite, check_integer
 from ..errors import InputError
 from ..numerics.compiled import compiled
+from ..protocols import Array, Ints
 
 SPLIT = 1048577.0
 """2^20 + 1. ``c = SPLIT * d; c - (c - d)`` rounds d to 33 of its 53 bits (Veltkamp)."""
@@ -19,7 +20,7 @@ LEAF = 12
 """Most records in a leaf of the tree of boxes."""
 
 
-def mdav(points: Any, size: int) -> NDArray[np.int64]:
+def mdav(points: ArrayLike, size: int) -> Ints:
     """Group the rows of ``points`` by MDAV with Euclidean distances; gives the group number of each row.
 
     While at least ``3 * size`` records are left: r is the record farthest from their mean and s the record farthest
@@ -71,23 +72,23 @@ class _Tree(NamedTuple):
     Node 1 is the root, nodes 2i and 2i + 1 are the children of node i, and the second half of the nodes are leaves.
     """
 
-    points: Any
+    points: Array
     """Coordinates by place; a leaf's records have places one after another."""
-    rows: Any
+    rows: Ints
     """The record at each place."""
-    place: Any
-    home: Any
+    place: Ints
+    home: Ints
     """Place and leaf of each record."""
-    first: Any
-    alive: Any
+    first: Ints
+    alive: Ints
     """First place of each node, and how many records it has left."""
-    low: Any
-    high: Any
-    least: Any
+    low: Array
+    high: Array
+    least: Ints
     """Bounding box and smallest record of each node."""
 
 
-def _partition_rows(z: Any, rows: Any, a: int, b: int, middle: int, j: int) -> None:
+def _partition_rows(z: Array, rows: Ints, a: int, b: int, middle: int, j: int) -> None:
     """Reorder rows[a:b] so that column j is at most z[rows[middle], j] before the middle and at least that after it."""
     low, high = a, b - 1
     while low < high:
@@ -111,7 +112,7 @@ def _partition_rows(z: Any, rows: Any, a: int, b: int, middle: int, j: int) -> N
             return
 
 
-def _build_tree(z: Any) -> Any:
+def _build_tree(z: Array) -> _Tree:
     n, p = z.shape
     depth = 0
     while n > LEAF << depth:
@@ -147,7 +148,7 @@ def _build_tree(z: Any) -> Any:
     return tree
 
 
-def _fit_leaf_box(tree: Any, node: int) -> None:
+def _fit_leaf_box(tree: _Tree, node: int) -> None:
     """Bounding box and smallest record of a leaf."""
     a, b = tree.first[node], tree.first[node] + tree.alive[node]
     if a == b:
@@ -163,7 +164,7 @@ def _fit_leaf_box(tree: Any, node: int) -> None:
         tree.least[node] = min(tree.least[node], tree.rows[t])
 
 
-def _merge_children(tree: Any, node: int) -> None:
+def _merge_children(tree: _Tree, node: int) -> None:
     """Count, bounding box and smallest record of a node from its two children."""
     a, b = 2 * node, 2 * node + 1
     tree.alive[node] = tree.alive[a] + tree.alive[b]
@@ -177,7 +178,7 @@ def _merge_children(tree: Any, node: int) -> None:
     tree.least[node] = min(tree.least[a], tree.least[b])
 
 
-def _drop_record(tree: Any, row: int) -> None:
+def _drop_record(tree: _Tree, row: int) -> None:
     """Take a record out of its leaf and shrink the boxes above it."""
     node = tree.home[row]
     t, last = tree.place[row], tree.first[node] + tree.alive[node] - 1
@@ -194,7 +195,7 @@ def _drop_record(tree: Any, row: int) -> None:
         node //= 2
 
 
-def _squared_distance(tree: Any, t: int, q: Any) -> float:
+def _squared_distance(tree: _Tree, t: int, q: Array) -> float:
     """Squared distance of the record at a place, rounded so that rounding errors do not decide."""
     d = 0.0
     for j in range(len(q)):
@@ -204,7 +205,7 @@ def _squared_distance(tree: Any, t: int, q: Any) -> float:
     return c - (c - d)
 
 
-def _farthest_record(tree: Any, q: Any, stack: Any, bound: Any) -> int:
+def _farthest_record(tree: _Tree, q: Array, stack: Ints, bound: Array) -> int:
     """Record farthest from q; of equals the one with the smallest number."""
     best, row = -1.0, -1
     stack[0], bound[0], depth = 1, np.inf, 1
@@ -236,7 +237,7 @@ def _farthest_record(tree: Any, q: Any, stack: Any, bound: Any) -> int:
     return row
 
 
-def _nearest_records(tree: Any, q: Any, stack: Any, bound: Any, best_d: Any, best_row: Any) -> None:
+def _nearest_records(tree: _Tree, q: Array, stack: Ints, bound: Array, best_d: Array, best_row: Ints) -> None:
     """The records nearest to q, into best_row as a heap with the worst on top; of equals those with small numbers."""
     size = len(best_d)
     best_d[:], best_row[:] = np.inf, np.iinfo(np.int64).max
@@ -285,8 +286,8 @@ def _nearest_records(tree: Any, q: Any, stack: Any, bound: Any, best_d: Any, bes
 
 
 def _record_farthest_from_centre(
-    tree: Any, labels: Any, queue: Any, head: int, radius: Any, centre: Any, moved: float
-) -> Any:
+    tree: _Tree, labels: Ints, queue: Ints, head: int, radius: Array, centre: Array, moved: float
+) -> tuple[int, int]:
     """Record farthest from the centre, and how many records were looked at.
 
     The queue is in falling order of distance from an earlier centre. No distance has grown by more than it moved.
@@ -305,7 +306,7 @@ def _record_farthest_from_centre(
     return row, t - head
 
 
-def _add_in_double_precision(total: Any, rest: Any, x: Any, sign: float) -> None:
+def _add_in_double_precision(total: Array, rest: Array, x: Array, sign: float) -> None:
     """Add a record to a sum in twice the working precision: it must not drift as records leave."""
     for j in range(len(total)):
         y = sign * x[j]
@@ -328,7 +329,7 @@ def _add_in_double_precision(total: Any, rest: Any, x: Any, sign: float) -> None
     _add_in_double_precision,
     steps=lambda z, size: 30 * z.size,
 )
-def mdav_labels(z: Any, size: int) -> Any:
+def mdav_labels(z: Array, size: int) -> Ints:
     """Group number of each record by MDAV with groups of ``size``; see `mdav`.
 
     Bounds from the boxes rule out most records, so a search touches few of them; what it finds is what a full scan

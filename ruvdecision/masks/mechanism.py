@@ -34,6 +34,7 @@ from ..checks import (
     is_single,
 )
 from ..errors import InputError, UnsupportedError
+from ..numerics.semidefinite import correlate
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
@@ -215,8 +216,7 @@ class Combine(Mask):
         b = np.concatenate(
             [values[rows].reshape(-1), values[rest].mean(axis=0)] if len(rest) else [values[rows].reshape(-1)]
         )
-        eigenvalues, vectors = np.linalg.eigh(np.array(self.covariance))
-        noise = vectors @ (np.sqrt(np.clip(eigenvalues, 0.0, None)) * rng.standard_normal(len(b)))
+        (noise,) = correlate(rng.standard_normal((1, len(b))), np.array(self.covariance))
         shown = (np.array(self.matrix) @ b + noise).reshape(parts, k)
         out = np.empty_like(values)
         out[rows] = shown[: len(rows)]

@@ -222,7 +222,7 @@ class WeightedMeasure(Measure):
     (analytic weights), not of the sample's design. The column of weights itself is not compared. Where records are
     paired, a pair has the original's weight.
 
-    `begin` (and `partial`) are then given the weights as one more argument, and so is `compare` unless records are
+    `begin` (and `sums_of`) are then given the weights as one more argument, and so is `compare` unless records are
     paired; a risk that is a mean over records says `weigh` instead.
     """
 
@@ -242,7 +242,7 @@ class WeightedMeasure(Measure):
 
 @dataclass(frozen=True, repr=False)
 class SummedMeasure(Measure):
-    """A measure that sums over records say all about, so that it can read files in pieces: `partial` and `total`.
+    """A measure made of sums over records, so that it can read files in pieces: `sums_of` and `compare_sums`.
 
     A sum is an object with a method ``plus`` (see `measures.sums`).
     """
@@ -251,20 +251,20 @@ class SummedMeasure(Measure):
     """Whether something must be known of both files before their sums are taken: `survey` and `settle`."""
 
     def begin(self, original: pd.DataFrame, *weights: Any, **named: Any) -> Any:
-        return self.partial(original, None, "the original", *weights)
+        return self.sums_of(original, None, "the original", *weights)
 
     def compare(self, state: Any, released: pd.DataFrame, *weights: Any, **named: Any) -> float:
-        return self.total(state, self.partial(released, None, "the release", *weights), None)
+        return self.compare_sums(state, self.sums_of(released, None, "the release", *weights), None)
 
     def survey(self, piece: pd.DataFrame) -> Any:
         """What must be known of a whole file beforehand, as far as this piece tells."""
         raise NotImplementedError
 
     def settle(self, original: Any, released: Any) -> Any:
-        """What both files' surveys make of `partial`'s ``plan``."""
+        """What both files' surveys make of `sums_of`'s ``plan``."""
         raise NotImplementedError
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Any, **named: Any) -> Any:
+    def sums_of(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Any, **named: Any) -> Any:
         """Sums over the records of one piece of a file."""
         raise NotImplementedError
 
@@ -274,7 +274,7 @@ class SummedMeasure(Measure):
         """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
         raise NotImplementedError
 
-    def total(self, original: Any, released: Any, plan: Any) -> float:
+    def compare_sums(self, original: Any, released: Any, plan: Any) -> float:
         """Compare the sums of two files; what `compare` would say of the files themselves."""
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
 """Measures of files that are larger than memory: read in pieces, where a measure is made of sums over records.
 
-A measure says what must be known of the files beforehand (`survey`), which sums it needs of a piece (`partial`) and
-what follows from the sums of both files (`total`). The numbers are those of whole files to rounding.
+A measure says what must be known of the files beforehand (`survey`), which sums it needs of a piece (`sums_of`) and
+what follows from the sums of both files (`compare_sums`). The numbers are those of whole files to rounding.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class _ChunkedWork:
                 if plans is None:
                     sums[j] = add(sums[j], measure.survey(table))
                 else:
-                    sums[j] = add(sums[j], measure.partial(table, plans.get(j), source.which, *weights))
+                    sums[j] = add(sums[j], measure.sums_of(table, plans.get(j), source.which, *weights))
         for j in sums:
             if omitted[j] == rows:
                 raise frames.no_row_error(self.columns[j].who, f"{rows} rows, each with a missing value")
@@ -245,7 +245,9 @@ def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measur
     again = [j for j, plan in plans.items() if plan != shared.plans[j]]
     first = shared.sums | shared.add_up(shared.original, plans, again)[0]
     found = {
-        j: columns[j].result(measures[j].total(first.get(j), second[j], plans.get(j)), omitted[j], bool(omitted[j]))
+        j: columns[j].result(
+            measures[j].compare_sums(first.get(j), second[j], plans.get(j)), omitted[j], bool(omitted[j])
+        )
         for j in shared.unmatched
     }
     for j, each in found.items():
@@ -258,7 +260,7 @@ def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measur
     before: Sums = dict.fromkeys(matched)
     moved: Sums = dict.fromkeys(matched)
     for j, a, _, lost, weights in shared.pairs(release, matched):
-        before[j] = add(before[j], measures[j].partial(a, None, "the original", *weights))
+        before[j] = add(before[j], measures[j].sums_of(a, None, "the original", *weights))
         omitted[j] += lost
     for j in matched:
         if before[j].n == 0:
@@ -266,7 +268,7 @@ def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measur
     for j, a, b, _, weights in shared.pairs(release, matched):
         moved[j] = add(moved[j], measures[j].sums_of_pairs(a, b, before[j], *weights))
     for j in matched:
-        value = measures[j].total(before[j], moved[j], None)
+        value = measures[j].compare_sums(before[j], moved[j], None)
         found[j] = columns[j].result(value, omitted[j], bool(omitted[j]))
     return found
 

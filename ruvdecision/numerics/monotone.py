@@ -9,9 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..protocols import Array
-from .roots import HALVINGS
-
-ROUNDING = 8 * float(np.finfo(float).eps)
+from .roots import brent_root
 
 
 def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array:
@@ -73,8 +71,6 @@ def check_decreasing(function: Callable[[Array], Array], known: Array, what: str
 
 def solve_decreasing(function: Callable[[float], float], value: float) -> float:
     """Return the root of a decreasing function minus ``value`` over U, by a growing bracket and Brent's method."""
-    from scipy.optimize import brentq
-
     if np.isnan(value):
         raise InputError("A threshold must be a number", value, "Give a number")
     low = high = 1.0
@@ -94,12 +90,10 @@ def solve_decreasing(function: Callable[[float], float], value: float) -> float:
             return end
     # In log U: the bracket may span many decades.
     gap = lambda x: _clip_finite(function(float(np.exp(x))) - value)  # noqa: E731
-    return float(np.exp(brentq(gap, np.log(low) - 1e-9, np.log(high) + 1e-9, xtol=1e-15, rtol=ROUNDING)))
+    return float(np.exp(brent_root(gap, np.log(low) - 1e-9, np.log(high) + 1e-9, absolute=1e-15)))
 
 
 def _below_zero(function: Callable[[float], float], value: float) -> float:
-    from scipy.optimize import brentq
-
     low, step = 0.0, 1e-3
     try:
         last = function(0.0)
@@ -117,16 +111,7 @@ def _below_zero(function: Callable[[float], float], value: float) -> float:
             step /= 2  # a pole or the end of the domain lies between
             continue
         if here >= value:
-            return float(
-                brentq(
-                    lambda x: _clip_finite(function(x) - value),
-                    low - step,
-                    low,
-                    xtol=1e-300,
-                    rtol=ROUNDING,
-                    maxiter=HALVINGS,
-                )
-            )
+            return brent_root(lambda x: _clip_finite(function(x) - value), low - step, low)
         low, last, step = low - step, here, 2 * step
     return low
 

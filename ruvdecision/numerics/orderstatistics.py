@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from ..checks import as_float_array, check_finite, check_integer, check_number
 from ..errors import InputError
 from ..protocols import Array
 from .quadrature import gauss_legendre
+from .roots import brent_root
 
 _DROP = 50.0  # nodes whose log density lies this far below the peak cannot be seen in double precision
 
@@ -147,14 +148,14 @@ def order_window(n: int, rank: int, drop: float) -> tuple[float, float]:
             (rank - 1) * np.exp(-half - special.log_ndtr(z)) - (n - rank) * np.exp(-half - special.log_ndtr(-z)) - z
         )
 
-    mode = optimize.brentq(slope, -40.0, 40.0)
+    mode = brent_root(slope, -40.0, 40.0, absolute=2e-12)
     peak = log(mode)
 
     def edge(direction: float) -> float:
         step = 0.01
         while peak - log(mode + direction * step) < drop:
             step *= 2
-        return float(optimize.brentq(lambda z: peak - log(z) - drop, mode, mode + direction * step, xtol=1e-6))
+        return brent_root(lambda z: peak - log(z) - drop, mode, mode + direction * step, absolute=1e-6)
 
     return edge(-1.0), edge(1.0)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -67,6 +68,13 @@ def gauss_kronrod(values: Array, half: Array) -> tuple[Array, Array, Array]:
         error = np.where(error > 0, np.minimum(error, size * np.minimum(1.0, (200 * error / size) ** 1.5)), 0.0)
         error = np.where(np.isfinite(error), np.maximum(error - 50 * np.finfo(float).eps * size, 0.0), 0.0)
     return kronrod, error, size
+
+
+def quad_between(f: Callable[[float], float], points: Sequence[float]) -> float:
+    """Integral of a function of one number over the stretches between points, whose ends may be infinite (QUADPACK)."""
+    from scipy import integrate
+
+    return float(sum(integrate.quad(f, a, b, limit=400, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pairwise(points)))
 
 
 def adaptive(

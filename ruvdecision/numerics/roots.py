@@ -1,4 +1,4 @@
-"""Where monotone functions cross zero and where functions are least, for a whole array of them at once.
+"""Where functions cross zero and where they are least, most of them for a whole array of functions at once.
 
 SciPy's `scipy.optimize.elementwise` has the same methods, but hands its function ever shorter arrays of what is not yet
 settled; the laws of a batch answer for the whole batch, so that the searches here keep its shape.
@@ -9,11 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..protocols import Array
 
 HALVINGS = 2200
 """Steps of a search for a root: no stretch of floats can be halved more often."""
+
+
+def brent_root(
+    g: Callable[[float], float],
+    low: float,
+    high: float,
+    *,
+    absolute: float = 1e-300,
+    relative: float = 4 * float(np.finfo(float).eps),
+) -> float:
+    """Root of a function of one number, not monotone perhaps, with different signs at the ends (Brent 1973)."""
+    from scipy.optimize import brentq
+
+    return float(brentq(g, low, high, xtol=absolute, rtol=relative, maxiter=HALVINGS))
+
+
+def border(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array, *, parts: int, rounds: int) -> Array:
+    """Where what holds at ``good`` first fails towards ``bad``: the stretch is cut into parts, and the last one again.
+
+    ``inside`` takes numbers of shape ``(parts - 1,) + good.shape``; many parts serve where a call costs more than its
+    numbers.
+    """
+    share = np.linspace(0, 1, parts + 1).reshape((-1,) + (1,) * good.ndim)
+    for _ in range(rounds):
+        places = good + (bad - good) * share
+        fails = np.concatenate([~inside(places[1:-1]), np.ones((1,) + good.shape, dtype=bool)])
+        last = fails.argmax(axis=0)[None]
+        good, bad = (np.take_along_axis(places, last + step, axis=0)[0] for step in (0, 1))
+    return bad
 
 
 def bracket(g: Callable[[Array], Array], start: Array, step: Array) -> tuple[Array, Array]:

@@ -143,6 +143,17 @@ def root(covariance: Array) -> Array:
     return np.asarray(unit[..., :, None] * lower)
 
 
+def range_root(covariance: Array, unit: Array, nothing: float) -> tuple[Array, Array]:
+    """L with L L' the covariance and a column for each direction that varies, and its left inverse.
+
+    With variables in these units, a direction whose variance is at most ``nothing`` of the largest does not vary.
+    """
+    values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
+    varies = values > nothing * max(values[-1], 0.0)
+    sd, vectors = np.sqrt(values[varies]), vectors[:, varies]
+    return unit[:, None] * vectors * sd, (vectors / sd).T / unit
+
+
 def lower_root(cov: Array) -> Array:
     """Lower triangular L with L L' the covariance, singular ones too: each entry given those before it."""
     k = cov.shape[-1]

@@ -191,13 +191,23 @@ class BasePosterior(ABC):
             logs = self.log_density(x)
             return -np.where(np.isposinf(logs), -np.inf, logs)
 
-        points = self._scan(half)
+        points = self._mode_candidates(half)
         values = badness(points)
         return np.asarray(least_near(badness, np.broadcast_to(points, values.shape), values, tries=3)[0])
 
     def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws as independent as they come: of a chain those far apart, and none twice."""
         return self.sample(size, rng)
+
+    def over_draws(
+        self, at: Callable[[Array], Array], given: Callable[[Posterior], Array], size: int, rng: np.random.Generator
+    ) -> Array | None:
+        """A function at draws behind this law; or that of the laws that they leave the target; None without draws."""
+        return None
+
+    def less_certain(self, more: float) -> BasePosterior:
+        """The same law with another share of its mass uncertain; of most laws none is."""
+        return self
 
     # -- expectations ----------------------------------------------------------------------------------
 
@@ -226,7 +236,7 @@ class BasePosterior(ABC):
         if not self.event:
             return self._with_tails(self.expect(lambda t: matrix[0, 0] * np.square(t - mean)), (2.0, 2.0))
         found = self.expect(lambda t: np.einsum("...i,ij,...j->...", t - mean, matrix, t - mean))
-        heavy = np.any((np.minimum(*self._tails) <= 2 * _POWER_TAIL) & (np.diag(matrix) != 0), axis=-1)
+        heavy = np.any((np.minimum(*self._tail_orders) <= 2 * _POWER_TAIL) & (np.diag(matrix) != 0), axis=-1)
         return Value(np.where(heavy, np.inf, found.value), np.where(heavy, 0.0, found.error))
 
     def lower_partial_moment(self, at: ArrayLike) -> Value:
@@ -263,7 +273,7 @@ class BasePosterior(ABC):
         # The mean of t (theta - mean) is zero and need not be summed: a small t keeps its digits.
         near = expm1_less if exists.all() else np.expm1
         found = self._average(lambda x, a: near(np.minimum(t * (x - a), 700.0)), about)
-        lost = np.isfinite(self._tails[1 if t > 0 else 0]) & (t != 0) | (centred & ~exists)
+        lost = np.isfinite(self._tail_orders[1 if t > 0 else 0]) & (t != 0) | (centred & ~exists)
         value = np.where(lost, np.inf, np.log1p(np.where(lost, 0.0, found.value)))
         error = np.where(lost, 0.0, found.error / (1 + np.where(lost, 0.0, found.value)))
         return Value(value if centred else value + t * about, error)
@@ -311,7 +321,7 @@ class BasePosterior(ABC):
         return middle, high - low
 
     @cached_property
-    def _tails(self) -> tuple[Array, Array]:
+    def _tail_orders(self) -> tuple[Array, Array]:
         """Order from which moments are infinite, left and right: that of a power tail, infinite for a lighter one.
 
         A power tail shows the same order over several decades of its mass; a lighter one falls faster and faster.
@@ -366,13 +376,13 @@ class BasePosterior(ABC):
         if not any(growth):
             return found
         beyond = np.zeros(self.batch + self.event)
-        for order, size in zip(self._tails, growth, strict=True):
+        for order, size in zip(self._tail_orders, growth, strict=True):
             heavy = (order <= abs(size) * _POWER_TAIL) & (size != 0)
             with np.errstate(invalid="ignore"):  # both ways at once is no number
                 beyond = beyond + np.where(heavy, np.copysign(np.inf, size), 0.0)
         return Value(np.where(beyond == 0, found.value, beyond), np.where(beyond == 0, found.error, 0.0))
 
-    def _scan(self, half: float) -> Array:
+    def _mode_candidates(self, half_width: float) -> Array:
         """Where the mode may be near, ascending along the first axis."""
         middle, step = self._location_and_scale
         levels = [self.quantile(q) for q in np.linspace(0.005, 0.995, 100)]

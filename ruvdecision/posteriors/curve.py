@@ -314,12 +314,12 @@ class Curve(BasePosterior):
 
     # -- helpers -------------------------------------------------------------------------------------
 
-    def _scan(self, half: float) -> Array:
+    def _mode_candidates(self, half_width: float) -> Array:
         points = np.concatenate(self.splines.grids)
-        if half:
+        if half_width:
             low, high = self.ends
             points = np.concatenate([g[:: max(1, len(g) // 256)] for g in self.splines.grids])
-            points = np.clip(np.concatenate([points, [low + half, high - half]]), low, high)
+            points = np.clip(np.concatenate([points, [low + half_width, high - half_width]]), low, high)
         return np.unique(points).reshape((-1,) + (1,) * len(self.batch))
 
     def _average(
@@ -328,7 +328,7 @@ class Curve(BasePosterior):
         return self._with_tails(self._value_with_error(self._average_with_kinks(g, at, list(kinks))), growth)
 
     @property
-    def _tails(self) -> tuple[Array, Array]:  # type: ignore[override]
+    def _tail_orders(self) -> tuple[Array, Array]:  # type: ignore[override]
         return self.tails
 
     @cached_property

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import as_float_array, check_finite, check_flag, check_integer, check_shares
 from ..errors import InputError
-from ..protocols import Array, Value
+from ..protocols import Array, Posterior, Value
 from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_width
 from .finite import Finite
 from .modes import Neighbours, climb_box
@@ -130,6 +130,11 @@ class Drawn(BasePosterior):
         if self.chains is None or len(self.weights) < size or np.ptp(self.weights) > 0:
             return self.sample(size, rng)
         return self.draws[spaced_places(len(self.weights), size, rng)]
+
+    def over_draws(
+        self, at: Callable[[Array], Array], given: Callable[[Posterior], Array], size: int, rng: np.random.Generator
+    ) -> Array:
+        return at(self.thinned_sample(size, rng))
 
     # -- expectations --------------------------------------------------------------------------------
 

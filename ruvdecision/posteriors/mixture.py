@@ -250,11 +250,19 @@ class Mixture(PartwisePosterior):
             return self.sample(size, rng)
         return self.parts.select((..., spaced_places(self.count, size, rng))).sample(1, rng)[0]
 
-    def thinned_parts(self, size: int, rng: np.random.Generator) -> BasePosterior:
-        """Parts as independent as they come, by their weights: of a chain those far apart, and none twice."""
-        if np.ptp(self.weights) > 0:
-            return self.parts.select((..., rng.choice(self.count, size=size, p=self.weights)))
-        return self.parts.select((..., spaced_places(self.count, min(size, self.count), rng)))
+    def over_draws(
+        self, at: Callable[[Array], Array], given: Callable[[Posterior], Array], size: int, rng: np.random.Generator
+    ) -> Array | None:
+        if not self.sampled:
+            return None
+        # As independent as they come, by their weights: of a chain those far apart, and none twice.
+        even = np.ptp(self.weights) == 0
+        places = (
+            spaced_places(self.count, min(size, self.count), rng)
+            if even
+            else rng.choice(self.count, size=size, p=self.weights)
+        )
+        return given(self.parts.select((..., places)))
 
     # -- expectations ----------------------------------------------------------------------------------
 
@@ -503,11 +511,11 @@ class Mixture(PartwisePosterior):
         )
         return np.where(off <= 1e-14 * np.abs(root) + 1e-300, atom, root)
 
-    def _scan(self, half: float) -> Array:
+    def _mode_candidates(self, half_width: float) -> Array:
         # The density of parts with one peak each rises towards their peaks.
-        peaks, sd, used = self.parts.mode(half), np.sqrt(self.parts.var()), self._has_weight
+        peaks, sd, used = self.parts.mode(half_width), np.sqrt(self.parts.var()), self._has_weight
         low, high = np.min(np.where(used, peaks, np.inf), axis=-1), np.max(np.where(used, peaks, -np.inf), axis=-1)
-        narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + half
+        narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + half_width
         with np.errstate(divide="ignore", invalid="ignore"):
             need = float(np.max(np.nan_to_num((high - low) / narrow, nan=0.0, posinf=0.0), initial=0.0)) * 3
         room = max(65, 20_000_000 // max(1, int(np.prod(self.parts.batch))))

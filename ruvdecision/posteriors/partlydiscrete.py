@@ -133,10 +133,10 @@ class PartlyDiscrete(PartwisePosterior):
         value = self.chance * first.value + (1 - self.chance) * second.value
         return Value(np.asarray(value), np.asarray(self.chance * first.error + (1 - self.chance) * second.error))
 
-    def _scan(self, half: float) -> Array:
+    def _mode_candidates(self, half_width: float) -> Array:
         # The best window may have a point mass right inside of either end.
-        near = self.discrete.values[:, None] + half * (1 - 1e-12) * np.array([-1.0, 0.0, 1.0])
-        return np.unique(np.concatenate([self.continuous._scan(half).ravel(), near.ravel()]))
+        near = self.discrete.values[:, None] + half_width * (1 - 1e-12) * np.array([-1.0, 0.0, 1.0])
+        return np.unique(np.concatenate([self.continuous._mode_candidates(half_width).ravel(), near.ravel()]))
 
     @cached_property
     def _location_and_scale(self) -> tuple[Array, Array]:

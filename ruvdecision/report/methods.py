@@ -62,7 +62,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
             "A panel is several users in the place of one. Of intruders the one who knows most counts, the least U, "
             "unless the study says otherwise; of scientists the mean counts."
         )
-    if _has_draws(maps):
+    if _has_sampling_diagnostics(maps):
         notes.append(
             "Some posteriors were sampled. Such a number carries its Monte Carlo error, and a release is marked where "
             "the sampler did not converge: R-hat above 1.01, an effective sample size below 400 (or a tenth of the "
@@ -101,7 +101,7 @@ def references(maps: Sequence[RUMap]) -> list[str]:
         ["TF"] * _has_models(maps)
         + ["DKS", "K6"]
         + ["KORW", "W"] * _has_measures(maps)
-        + ["V21", "V24"] * _has_draws(maps)
+        + ["V21", "V24"] * _has_sampling_diagnostics(maps)
     )
     return [PAPERS[key] for key in keys]
 
@@ -110,7 +110,7 @@ def _has_models(maps: Sequence[RUMap]) -> bool:
     return any(score.column is None for m in maps for score in (m.risk_score, m.utility_score))
 
 
-def _has_draws(maps: Sequence[RUMap]) -> bool:
+def _has_sampling_diagnostics(maps: Sequence[RUMap]) -> bool:
     """True if an engine wrote diagnostics of draws."""
     return any(k.endswith(("_rhat", "_ess_bulk", "_khat")) and is_diagnostic(m, k) for m in maps for k in m.columns)
 

@@ -25,7 +25,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -80,14 +79,14 @@ class Checkpoint:
                 self.tasks.mkdir(exist_ok=True)
                 for stale in (*unfinished_files(self.directory), *unfinished_files(self.tasks)):
                     stale.unlink(missing_ok=True)
-            self._compare_manifest(self.directory / "manifest.json")
+            self._write_or_check_manifest(self.directory / "manifest.json")
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def get(self, key: str, fits: Callable[[Any], bool] = lambda _: True) -> tuple[object] | None:
+    def get(self, key: str, fits: Callable[[object], bool] = lambda _: True) -> tuple[object] | None:
         """The result of a finished task in a tuple of one, or None if it is not there.
 
         A file that was damaged, or whose result does not fit, counts as not there: its task is done again.
@@ -108,7 +107,7 @@ class Checkpoint:
             place_files({self._task_file(key): f"{_checksum(text)}\n{text}".encode()}, overwrite=True)
         self.count += 1
 
-    def _compare_manifest(self, path: Path) -> None:
+    def _write_or_check_manifest(self, path: Path) -> None:
         """Write the manifest of a new checkpoint, or refuse one that was made by another study."""
         if not path.exists():
             salt = secrets.token_bytes(SALT)

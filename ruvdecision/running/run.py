@@ -59,7 +59,7 @@ class Task:
     key: str
     function: Callable[..., object]
     arguments: tuple[object, ...] = ()
-    fits: Callable[[Any], bool] = lambda _: True
+    fits: Callable[[object], bool] = lambda _: True
 
 
 class RunResult(NamedTuple):

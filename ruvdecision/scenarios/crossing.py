@@ -8,12 +8,11 @@ from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from ..checks import as_tuple, check_integer, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..numerics.roots import HALVINGS
+from ..numerics.roots import brent_root
 from ..protocols import Array
 from .curve import Curve
 
@@ -131,7 +130,7 @@ def optimal_noise(curve: Curve | Sequence[Curve] | RUMap, max_risk: float) -> An
                     high *= 1e-3
                 else:
                     low = 1e-3 * high
-            root = float(optimize.brentq(lacks, low, high, xtol=4e-16 * high, rtol=1e-14, maxiter=HALVINGS))
+            root = brent_root(lacks, low, high, absolute=4e-16 * high, relative=1e-14)
             # By its rounding at most to the side on which the risk is allowed.
             near = (root * (1 + step) for step in (0.0, 1e-15, 1e-14, 1e-13, 1e-12))
             return _least_noise_at(curve, next((v for v in near if float(curve.risk(v)) <= max_risk), root))
@@ -169,7 +168,7 @@ def _crossing_roots(a: Curve, b: Curve, grid: Array, difference: Array) -> Itera
     known = np.flatnonzero(sign)
     for i, j in pairwise(known):
         if sign[i] != sign[j]:
-            yield float(optimize.brentq(gap, grid[i], grid[j], xtol=1e-15 * grid[j], rtol=1e-14, maxiter=HALVINGS))
+            yield brent_root(gap, grid[i], grid[j], absolute=1e-15 * grid[j], relative=1e-14)
 
 
 def _as_curves(curves: object) -> list[Curve]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special, stats
+from scipy import special, stats
 from scipy.stats.distributions import rv_frozen
 
 from ..checks import check_integer, check_number
@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..numerics.counts import binomial_exceeds
 from ..numerics.orderstatistics import order_law
 from ..numerics.quadrature import gauss_legendre
-from ..numerics.roots import HALVINGS
+from ..numerics.roots import brent_root
 from ..protocols import Array
 
 _TINY = 1e-17  # tails below this are nothing
@@ -103,7 +103,7 @@ class Masked:
         low, high = start - step, start + step
         while gap(low) > 0 or gap(high) < 0:  # twice as far each time: at infinity it ends
             low, high = 2 * low - start, 2 * high - start
-        return float(optimize.brentq(gap, low, high, xtol=1e-13 * step, rtol=1e-14, maxiter=HALVINGS))
+        return brent_root(gap, low, high, absolute=1e-13 * step, relative=1e-14)
 
     # -- snoopers ------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ruvdecision.numerics.semidefinite import lower_root, root, symmetric_root
+from ruvdecision.numerics.semidefinite import lower_root, range_root, root, symmetric_root
 
 COVARIANCES = {
     "regular": np.array([[2.0, 0.9, 0.3], [0.9, 1.0, 0.4], [0.3, 0.4, 3.0]]),
@@ -23,6 +23,16 @@ def test_roots_are_roots(name, function):
     stack = function(np.stack([covariance, 4 * covariance]))
     np.testing.assert_allclose(stack[0], found, atol=1e-15)
     np.testing.assert_allclose(stack[1] @ stack[1].T, 4 * covariance, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("name", "rank"), [("regular", 3), ("singular", 1), ("far units", 2), ("none", 0)])
+def test_a_root_on_the_range_has_a_left_inverse(name, rank):
+    covariance = COVARIANCES[name]
+    unit = np.sqrt(np.where(np.diag(covariance) > 0, np.diag(covariance), 1.0))
+    found, inverse = range_root(covariance, unit, 1e-12)
+    assert found.shape == inverse.T.shape == (3, rank)
+    np.testing.assert_allclose((found @ found.T) / np.outer(unit, unit), covariance / np.outer(unit, unit), atol=1e-14)
+    np.testing.assert_allclose(inverse @ found, np.eye(rank), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", COVARIANCES)

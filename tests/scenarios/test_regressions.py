@@ -51,6 +51,18 @@ def test_close_records_beside_one_far_off() -> None:
     assert ranked_record_mse(x, [v], 2)[0] == pytest.approx(known, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("means", "sds"), [((0.0, 1.0), (1e-4, 50.0)), ((0.0, 5.0), (1e-3, 40.0)), ((-3.0, 1.0), (1.0, 1e-4))]
+)
+def test_a_record_with_little_noise_beside_one_with_much(means: tuple[float, float], sds: tuple[float, float]) -> None:
+    # The larger of two normals: Clark (1961), with the second mean as the origin.
+    gap, wide = means[0] - means[1], np.hypot(*sds)
+    a = gap / wide
+    known = (gap**2 + sds[0] ** 2) * stats.norm.cdf(a) + sds[1] ** 2 * stats.norm.sf(a) + gap * wide * stats.norm.pdf(a)
+    found = ranked_record_mse(means, [np.square(sds)], 2, lower=None)
+    assert found[0] == pytest.approx(known, rel=1e-9)
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_a_far_release_does_not_blur_the_posterior_of_a_rank(rank: int) -> None:
     near = RankPosterior([0.0, 0.1, 0.3, 50.0], rank, 1.0, 0.21, prior="known")

@@ -19,6 +19,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...losses import KullbackLeibler, LogScore
 from ...losses.base import as_bayes_loss, is_bayes_loss
+from ...numerics.semidefinite import range_root
 from ...posteriors import Finite
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Loss
@@ -67,9 +68,9 @@ class UserOverFiles:
 
     def uncertainty_of_outputs(self, columns: Array) -> Array:
         """The uncertainty that outputs add; each is a row, the chance that each file gives it."""
-        return self.uncertainty_added(columns @ self.joint)
+        return self.uncertainty_contributions(columns @ self.joint)
 
-    def uncertainty_added(self, joint: Array) -> Array:
+    def uncertainty_contributions(self, joint: Array) -> Array:
         """Expected loss that each row of chances together with target values adds; zero for empty rows."""
         each = joint.reshape(-1, len(self.values))
         chance = each.sum(axis=1)
@@ -180,8 +181,7 @@ class MeanCells(DividedCells):
     def __init__(self, user: UserOverFiles) -> None:
         values = user.values
         matrix = np.atleast_2d(as_weight_matrix(user.user.loss.weights, values.shape[1:]))
-        eigenvalues, vectors = np.linalg.eigh(matrix)
-        root = (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None)))[:, eigenvalues > 1e-14 * eigenvalues[-1]]
+        root = range_root(matrix, np.ones(len(matrix)), 1e-14)[0]
         points = values.reshape(len(values), -1) @ root
         low, high = (np.tile(ends, user.knowledge_count) for ends in (points.min(axis=0), points.max(axis=0)))
         # A mean of its own for each thing known: pairs look at theirs alone.
@@ -257,7 +257,7 @@ class PosteriorCells(DividedCells):
                 self.split(label, self.cells[label].mean(axis=0))
 
     def cost(self, cell: Array) -> Array:
-        return np.asarray(np.linalg.solve(cell, self.user.uncertainty_added(cell)), dtype=np.float64)
+        return np.asarray(np.linalg.solve(cell, self.user.uncertainty_contributions(cell)), dtype=np.float64)
 
     def conditions_on_law(self, label: int) -> Array | None:
         return np.asarray(np.linalg.inv(self.cells[label]).T, dtype=np.float64)

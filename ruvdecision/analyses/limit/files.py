@@ -20,6 +20,7 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.mechanism import Mechanism
 from ...masks.stochastic import Stochastic
+from ...numerics.semidefinite import range_root
 from ...posteriors import Finite
 from ...protocols import Array, Ints
 from ...users.user import User
@@ -234,9 +235,7 @@ def _discretised_normal_programme(intruder: User, scientist: User, statistic: st
     slopes = np.concatenate([normal.intruder.slope, normal.scientist.slope])
     both = slopes @ slopes.T
     scale = np.sqrt(np.where(np.diag(both) > 0, np.diag(both), 1.0))
-    values, vectors = np.linalg.eigh(both / np.outer(scale, scale))
-    live = values > 1e-10
-    root = scale[:, None] * vectors[:, live] * np.sqrt(values[live])
+    root = range_root(both, scale, 1e-10)[0]
     directions = root.shape[1]
     count = max(3, round(states ** (1 / directions))) if directions else 1
     ends = np.r_[-np.inf, np.linspace(-4.5, 4.5, count - 1), np.inf]

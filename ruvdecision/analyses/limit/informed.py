@@ -27,7 +27,7 @@ from ...engines.normal.forms import all_records
 from ...engines.normal.releases import channel_of, rows_alike
 from ...errors import UnsupportedError
 from ...masks.rows import NOTHING
-from ...numerics.semidefinite import pseudo_inverse, units
+from ...numerics.semidefinite import pseudo_inverse, range_root, symmetric_root, units
 from ...protocols import Array, Ints
 from ...targets import Kind, LinearForm, Term
 from ...users.user import User
@@ -66,8 +66,7 @@ class InformedIntruder(NormalTwoUsers):
 
     def condition_on_knowledge(self, k: Array) -> tuple[Array, Array, Array]:
         """phi(K), I - K N and N = Y' (Y K Y' + Cov e)^-1 Y = R (I + R K R)^-1 R, where R R = Y' (Cov e)^-1 Y."""
-        values, vectors = np.linalg.eigh(k)
-        one, factor = np.eye(len(k)), vectors * np.sqrt(np.maximum(values, 0.0))
+        one, factor = np.eye(len(k)), symmetric_root(k)
         look = self.look[:, None] * factor
         inner = np.linalg.inv(one + look @ look.T) * np.outer(self.look, self.look)
         return factor @ np.linalg.inv(one + look.T @ look) @ factor.T, one - k @ inner, inner
@@ -185,20 +184,23 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
         laws.append(cov[:size, :size])
         found.append(TargetGivenFile(slope, residual, form.number, weight))
     # Coordinates that are independent to the scientist; what she knows exactly has none.
-    unit = units(laws[1])
-    values, vectors = np.linalg.eigh(laws[1] / np.outer(unit, unit))
-    live = values > 1e-12
-    root = unit[:, None] * vectors[:, live] * np.sqrt(values[live])
-    inverse = (vectors[:, live] / np.sqrt(values[live])).T / unit
+    root, inverse = range_root(laws[1], units(laws[1]), 1e-12)
     one, two = (replace(target, slope=target.slope @ root) for target in found)
     rows = tuple(tuple(part.tolist()) for part in parts)
     if same:
         return NormalTwoUsers(rows, root, inverse, one, two)
     check_mechanism_size(root.shape[1], MOST)
-    left, vectors = np.linalg.eigh(inverse @ laws[0] @ inverse.T)
-    unknown = left > 1e-10
-    look = np.sqrt(np.maximum(1.0 / left[unknown] - 1.0, 0.0))
-    return InformedIntruder(rows, root, inverse, one, two, vectors[:, unknown], look)
+    return InformedIntruder(rows, root, inverse, one, two, *_unknown_directions(inverse @ laws[0] @ inverse.T))
+
+
+def _unknown_directions(covariance: Array) -> tuple[Array, Array]:
+    """Directions of z that the intruder does not know, a column each, and the roots of the precisions he has there.
+
+    By the eigenvalues themselves, not by a root of `numerics/`: in these directions what he knows is independent, too.
+    """
+    variances, vectors = np.linalg.eigh(covariance)
+    unknown = variances > 1e-10
+    return vectors[:, unknown], np.sqrt(np.maximum(1.0 / variances[unknown] - 1.0, 0.0))
 
 
 def _belief_given_knowledge(belief: NormalBelief, user: User) -> Conditioned:

@@ -125,7 +125,7 @@ class Mixtures:
     def _scientist_uncertainty(self, columns: Array) -> Array:
         if self.moments is not None:
             return np.asarray(columns @ self.moments[0] - np.sum((columns @ self.moments[1]) ** 2, axis=1))
-        return self.users.scientist.uncertainty_added(columns @ self.laws) / self.users.units[1]
+        return self.users.scientist.uncertainty_contributions(columns @ self.laws) / self.users.units[1]
 
     def _best_uninformative(self) -> tuple[Array, Array, float]:
         """The best mechanism that tells the intruder nothing: every output leaves his mean where it was.
@@ -166,7 +166,10 @@ class Mixtures:
         return self._branch_and_bound(a, b, c)
 
     def _branch_and_bound(self, a: Array, b: Array, c: Array) -> tuple[Array, float]:
-        """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it."""
+        """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it.
+
+        All intervals that may still pay are cut in two: a search for the least value, not for a root of `numerics/`.
+        """
         edges = np.linspace(0.0, 1.0, PIECES + 1)
         if self._chords is None:
             pairs = np.repeat(np.arange(len(a)), PIECES + 1)
@@ -209,7 +212,7 @@ class Mixtures:
     def _scientist_at_shares(self, pair: Ints, share: Array) -> Array:
         """The scientist's uncertainty at mixtures of pairs, in her units."""
         laws = share[:, None] * self.laws[self.first[pair]] + (1.0 - share)[:, None] * self.laws[self.second[pair]]
-        return self.users.scientist.uncertainty_added(laws) / self.users.units[1]
+        return self.users.scientist.uncertainty_contributions(laws) / self.users.units[1]
 
     def _best_mixtures_per_file(self, pair: Ints, share: Array, value: Array) -> Array:
         """The mixtures that pay most, a few for every file."""

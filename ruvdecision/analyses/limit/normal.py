@@ -97,7 +97,10 @@ class NormalTwoUsers:
         return BestMechanism(scientist, k, intruder, scientist, self.mask(k))
 
     def best_matrix(self, least: float) -> Array:
-        """The best K when the intruder must keep an uncertainty of at least ``least``."""
+        """The best K when the intruder must keep an uncertainty of at least ``least``.
+
+        It mixes those on both sides of the price at which K jumps, of which the root finders of `numerics/` give one.
+        """
         a, b = self.intruder.uncertainty_per_covariance, self.scientist.uncertainty_per_covariance
         total = float(np.trace(a))
         need = least - self.intruder.uncertainty(np.zeros_like(a))
@@ -204,8 +207,8 @@ class _AverageAndDistances:
         self.belief, self.rows = belief, rows
         n, k, m = belief.records, belief.k, len(rows)
         covariance = belief.record_covariance
-        total, own = root(belief.mu_covariance + covariance / n), np.linalg.cholesky(covariance)
-        distances = np.linalg.cholesky(np.eye(m) - 1.0 / n)
+        total, own = root(belief.mu_covariance + covariance / n), root(covariance)
+        distances = root(np.eye(m) - 1.0 / n)
         self.lower = block_diag(total, np.kron(distances, own))
         # b: the records on their own, and the mean of all others.
         merge = np.concatenate(

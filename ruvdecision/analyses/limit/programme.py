@@ -178,9 +178,9 @@ class Programme:
         """
         joint_i, joint_s = columns @ self.users.intruder.joint, columns @ self.users.scientist.joint
         unit_i, unit_s = self.users.units
-        over = claimed - self.users.intruder.uncertainty_added(joint_i) / unit_i
+        over = claimed - self.users.intruder.uncertainty_contributions(joint_i) / unit_i
         thought = np.sum(joint_s * self.labels.costs[used], axis=1) / unit_s
-        gap = self.users.scientist.uncertainty_added(joint_s) / unit_s - thought
+        gap = self.users.scientist.uncertainty_contributions(joint_s) / unit_s - thought
         room = TOLERANCE / (4 * len(used))
         wrong = ((gap > room) | (not self.certain) & (gap < -room)) & (joint_s.sum(axis=1) > 0)
         changed = False

@@ -13,10 +13,10 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 import numpy as np
-from scipy.optimize import brentq, minimize, minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 
 from ...checks import as_generator
-from ...numerics.roots import HALVINGS
+from ...numerics.roots import brent_root
 from ...protocols import Array
 from .families import UnitBox, search_grid
 from .objective import Candidate, Objective
@@ -140,7 +140,7 @@ def _threshold_crossing(
         if not beyond:
             return None
         stop = beyond[0]
-    return ask(at(back(brentq(gap, start, stop, xtol=1e-300, rtol=8.9e-16, maxiter=HALVINGS))))[0]
+    return ask(at(back(brent_root(gap, start, stop))))[0]
 
 
 def search_box(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
@@ -218,7 +218,7 @@ def _solve_for_threshold(ask: Ask, required: float, t: Array, held: int, box: Un
     for width in 1e-3 * 8.0 ** np.arange(5):
         low, high = max(t[held] - width, 0.0), min(t[held] + width, 1.0)
         if np.sign(gap(low)) != np.sign(gap(high)):
-            return point(brentq(gap, low, high, xtol=1e-16, rtol=8.9e-16, maxiter=HALVINGS))
+            return point(brent_root(gap, low, high, absolute=1e-16))
     return None
 
 
@@ -280,6 +280,4 @@ def descend_in_box(ask: Ask, objective: Objective, start: Array, box: UnitBox) -
     reach = values[j] * (1 + 1e-3 * np.sign(effect[j])) if np.isfinite(values[j]) else values[j]
     if not np.isfinite(reach) or gap(reach) < 0:
         return []
-    return objective.allowed_points(
-        [along(brentq(gap, *sorted((values[j], reach)), xtol=1e-300, rtol=8.9e-16, maxiter=HALVINGS))]
-    )
+    return objective.allowed_points([along(brent_root(gap, *sorted((values[j], reach))))])

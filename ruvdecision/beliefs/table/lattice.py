@@ -110,7 +110,7 @@ class Lattice:
         ]
 
     @cached_property
-    def weights(self) -> list[Array]:
+    def own_log_weights(self) -> list[Array]:
         """Log weight of every step under the lattice's own concentrations."""
         return self.log_weights(self.concentration)
 
@@ -126,7 +126,9 @@ class Lattice:
         """Log weight of all ways to finish from each state, before every step and after the last."""
         messages = [np.zeros(self.layers[-1].states)]
         sizes = [1, *(steps.states for steps in self.layers[:-1])]
-        for steps, weight, size in zip(reversed(self.layers), reversed(self.weights), reversed(sizes), strict=True):
+        for steps, weight, size in zip(
+            reversed(self.layers), reversed(self.own_log_weights), reversed(sizes), strict=True
+        ):
             messages.append(log_sum(steps.origin, messages[-1][steps.target] + weight, size))
         return messages[::-1]
 
@@ -174,7 +176,9 @@ class Lattice:
         place = self.order.index(unknown)
         steps = self.layers[place]
         log_joint = (
-            self._forward_messages[place][steps.origin] + self.weights[place] + self.backward[place + 1][steps.target]
+            self._forward_messages[place][steps.origin]
+            + self.own_log_weights[place]
+            + self.backward[place + 1][steps.target]
         )
         size = int(steps.value.max()) + 1
         probabilities = np.exp(log_sum(steps.value, log_joint, size) - self.log_total)
@@ -182,7 +186,7 @@ class Lattice:
 
     @cached_property
     def _forward_messages(self) -> list[Array]:
-        return self.forward(self.weights)
+        return self.forward(self.own_log_weights)
 
     def products(self) -> Array:
         """E x_i x_j for all pairs of unknowns."""
@@ -190,7 +194,7 @@ class Lattice:
         result = np.zeros((size, size))
         sums = np.zeros((1, 0))  # E[x_i | state] for the unknowns handled so far
         for place, (steps, cell) in enumerate(zip(self.layers, self.order, strict=True)):
-            log_step = self._forward_messages[place][steps.origin] + self.weights[place]
+            log_step = self._forward_messages[place][steps.origin] + self.own_log_weights[place]
             chance = np.exp(log_step + self.backward[place + 1][steps.target] - self.log_total)
             result[cell, cell] = chance @ steps.value.astype(np.float64) ** 2
             for i, earlier in enumerate(self.order[:place]):
@@ -209,7 +213,7 @@ class Lattice:
         for place, (steps, cell) in enumerate(zip(self.layers, self.order, strict=True)):
             here = self.backward[place]
             with np.errstate(invalid="ignore"):
-                log_chance = self.weights[place] + self.backward[place + 1][steps.target] - here[steps.origin]
+                log_chance = self.own_log_weights[place] + self.backward[place + 1][steps.target] - here[steps.origin]
             chance = np.where(np.isfinite(log_chance), np.exp(np.where(np.isfinite(log_chance), log_chance, 0.0)), 0.0)
             ends = np.searchsorted(steps.origin, np.arange(len(here)), side="right")
             starts = np.concatenate([[0], ends[:-1]])
@@ -223,7 +227,7 @@ class Lattice:
     def most_probable(self) -> Ints:
         """A solution with the largest weight."""
         scores = [np.zeros(1)]
-        for steps, weight in zip(self.layers, self.weights, strict=True):
+        for steps, weight in zip(self.layers, self.own_log_weights, strict=True):
             top = np.full(steps.states, -np.inf)
             np.maximum.at(top, steps.target, scores[-1][steps.origin] + weight)
             scores.append(top)
@@ -232,7 +236,7 @@ class Lattice:
         for place in reversed(range(len(self.order))):
             steps = self.layers[place]
             into = np.flatnonzero(steps.target == state)
-            value = scores[place][steps.origin[into]] + self.weights[place][into]
+            value = scores[place][steps.origin[into]] + self.own_log_weights[place][into]
             chosen = into[int(np.argmax(value))]
             solution[self.order[place]] = steps.value[chosen]
             state = int(steps.origin[chosen])

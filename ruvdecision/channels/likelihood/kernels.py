@@ -166,7 +166,10 @@ class HeteroscedasticNoise(TransitionDensity):
 
 
 def _jumps_on_grid(function: Callable[[Array], Array], grid: Array) -> Array:
-    """Where a function jumps, row by row between neighbours of a grid; shape (n, m), padded with missing values."""
+    """Where a function jumps, row by row between neighbours of a grid; shape (n, m), padded with missing values.
+
+    The half with the larger change is halved again: a jump need not change a sign, as roots of `numerics/` do.
+    """
     values = function(grid)
     row, place = np.nonzero(np.abs(np.diff(values, axis=1)) > 1e-3 * np.maximum(values[:, 1:], values[:, :-1]))
     a, b = grid[row, place], grid[row, place + 1]

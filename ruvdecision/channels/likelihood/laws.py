@@ -132,7 +132,7 @@ class NormalLaw(NoiseLaw):
         return self._mix_components(lambda c, s: math.log_ndtr((c - z) / s), math)
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
-        return self._mix_components(lambda c, s: normal_between((a - c) / s, (b - c) / s, (b - a) / s, math), math)
+        return self._mix_components(lambda c, s: log_ndtr_between((a - c) / s, (b - c) / s, (b - a) / s, math), math)
 
     @property
     def scale(self) -> Array:
@@ -334,7 +334,7 @@ class LognormalLaw(EntryLaw):
         ratio = math.where(positive, b / math.where(positive, a, 1.0), 2.0)
         wide = math.log(math.maximum(ratio, 1.0)) / np.sqrt(self._log_variance)
         first = self._standard_score(math.where(positive, a, 1.0), math)
-        return math.where(positive, normal_between(first, first + wide, wide, math), self.log_below(b, math))
+        return math.where(positive, log_ndtr_between(first, first + wide, wide, math), self.log_below(b, math))
 
     @property
     def bounds(self) -> Pair:
@@ -412,17 +412,17 @@ def factor_law(kind: FactorKind, n: int) -> EntryLaw:
     return NormalLaw(np.full(len(centres), 1.0 / len(centres)), np.repeat(centres[:, None], n, axis=1), sds)
 
 
-def normal_between(a: Values, b: Values, wide: Values, math: Mathematics) -> Values:
-    """log(Phi(b) - Phi(a)) for finite a < b, wide = b - a known better than their difference."""
+def log_ndtr_between(a: Values, b: Values, width: Values, math: Mathematics) -> Values:
+    """log(Phi(b) - Phi(a)) for finite a < b, width = b - a known better than their difference."""
     # On the left of zero both probabilities are small, and their difference keeps its digits.
     a, b = math.where(a + b > 0, -b, a), math.where(a + b > 0, -a, b)
-    narrow = wide * (1.0 + math.abs(a)) < 1.0
-    half = math.where(narrow, wide / 2, 0.0)
+    narrow = width * (1.0 + math.abs(a)) < 1.0
+    half = math.where(narrow, width / 2, 0.0)
     middle = a + half
     node, weight = legendre_for(half)
     step = half * node
     inside = math.sum(weight / 2 * math.exp(-step * (middle + step / 2)), axis=0)
-    close = -0.5 * middle * middle - LOG_ROOT_2PI + math.log(math.maximum(wide, TINY)) + math.log(inside)
+    close = -0.5 * middle * middle - LOG_ROOT_2PI + math.log(math.maximum(width, TINY)) + math.log(inside)
     upper = math.maximum(math.log_ndtr(b), -1e300)
     gap = math.where(narrow, -1.0, math.log_ndtr(a) - upper)
     return math.where(narrow, close, upper + math.log(-math.expm1(gap)))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
+from ...numerics.roots import border
 from ...protocols import Array
 from .base import Change, ColumnLikelihood, Ints, Pair, evenly_spaced_points, unbounded_ends
 from .mathematics import NUMPY, Mathematics, Values
@@ -141,16 +142,13 @@ class OwnLawLikelihood(ColumnLikelihood):
         return np.sort(np.clip(np.concatenate(points), inner_low, inner_high), axis=0)
 
     def _window_border(self, grid: Array, at: Ints, side: int, level: Array, end: Array) -> Array:
-        """The border of the window beyond a point of the grid, by bisection; the support's end if it lies there."""
+        """The border of the window beyond a point of the grid; the support's end if it lies there."""
         beyond = at + side
         outermost = (beyond < 0) | (beyond >= len(grid))
         inner = np.take_along_axis(grid, at[None], axis=0)[0]
         outer = np.take_along_axis(grid, np.clip(beyond, 0, len(grid) - 1)[None], axis=0)[0]
-        for _ in range(40):
-            middle = inner + (outer - inner) / 2
-            good = self._log_likelihood_at(middle[None])[0] >= level
-            inner, outer = np.where(good, middle, inner), np.where(good, outer, middle)
-        return np.where(outermost, end, outer)
+        found = border(lambda x: self._log_likelihood_at(x) >= level, inner, outer, parts=16, rounds=10)
+        return np.where(outermost, end, found)
 
     @property
     def panel_edges(self) -> Array:

@@ -29,7 +29,7 @@ class MonotoneFunction(Change):
         raise NotImplementedError
 
     def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
-        return ThroughFunction(later, self)
+        return PulledBackLikelihood(later, self)
 
     def preimage(self, low: Array, high: Array) -> Pair:
         """Ends of the x whose g(x) lies between two numbers, some values of g among them."""
@@ -131,13 +131,13 @@ class RandomRounding(Rounding):
     """Values go to the multiple of a base below or above them, at random so that they are kept in expectation."""
 
     def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
-        return ThroughRandomRounding(Known(self.counts(values) * self.base), self)
+        return PulledBackRandomRounding(Known(self.counts(values) * self.base), self)
 
     def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
-        return ThroughRandomRounding(interval, self)
+        return PulledBackRandomRounding(interval, self)
 
     def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
-        return later if np.all(later.uninformative) else ThroughRandomRounding(later, self)
+        return later if np.all(later.uninformative) else PulledBackRandomRounding(later, self)
 
     def preimage(self, low: Array, high: Array) -> Pair:
         # Only multiples inside count, and each is reached from less than one base away.
@@ -232,7 +232,7 @@ class Bins(Change):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ThroughFunction(ColumnLikelihood):
+class PulledBackLikelihood(ColumnLikelihood):
     """p(released | g(x)): what a later observation of g(x) says about x."""
 
     per_entry = ("later",)
@@ -273,7 +273,7 @@ class ThroughFunction(ColumnLikelihood):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ThroughRandomRounding(ThroughFunction):
+class PulledBackRandomRounding(PulledBackLikelihood):
     """What is known of x if y is the multiple below or above it, at random with mean x.
 
     A known multiple makes a tent: probability 1 - |x - y| / base.

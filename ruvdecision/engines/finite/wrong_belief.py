@@ -75,9 +75,9 @@ class FinitePair:
 
     def posterior(self, release: object, rng: np.random.Generator) -> Finite:
         """The user's posterior after one release."""
-        return Finite(self.laws[0].table.values, self.mixed(release))
+        return Finite(self.laws[0].table.values, self.posterior_probabilities(release))
 
-    def mixed(self, release: object) -> Array:
+    def posterior_probabilities(self, release: object) -> Array:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].posterior_probabilities(self.channels[0].read(release))

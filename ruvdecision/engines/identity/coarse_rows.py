@@ -134,7 +134,7 @@ class CoarseRows:
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def log_weights(self, shown: IntervalRelease, z: Array) -> Array:
+    def log_match_weights(self, shown: IntervalRelease, known: Array) -> Array:
         """Log weight of every place for every respondent, ``(respondents, places)``, up to a constant for each."""
         n = self.belief.records
         values, low, high = shown.values, shown.low, shown.high
@@ -143,7 +143,7 @@ class CoarseRows:
         pattern = ((low == high) & ~missing & ~odd).astype(np.int64) + 2 * missing
         kinds, which = np.unique(pattern, axis=0, return_inverse=True)
         which = which.reshape(-1)
-        weights = np.empty((len(z), n))
+        weights = np.empty((len(known), n))
         depth = np.zeros(n, dtype=np.int64)
         for kind, shape in enumerate(kinds):
             rows = np.flatnonzero(which == kind)
@@ -153,7 +153,7 @@ class CoarseRows:
                 # Intervals alone: equal rows have equal weights, and rounding makes many equal.
                 key = np.concatenate([low[rows][:, rest], high[rows][:, rest], np.zeros((len(rows), 1))], axis=1)
                 _, first, back = np.unique(key, axis=0, return_index=True, return_inverse=True)
-            part, deep = self._weights_of_pattern(shown, rows[first], point, rest, z)
+            part, deep = self._weights_of_pattern(shown, rows[first], point, rest, known)
             weights[:, rows] = part[:, back.reshape(-1)]
             depth[rows] = deep
         return keep_exact_matches(weights, depth)

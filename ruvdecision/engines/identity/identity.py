@@ -98,7 +98,7 @@ class Identification(BaseEngine):
                     uncertainty[r, i], claimed[r, i], correct[r, i] = uncertainty[0, i], claimed[0, i], correct[0, i]
                     continue
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
-                scored = _score_matches(user, partial(law.log_weights, shown), z, ids, rows.rows)
+                scored = _score_matches(user, partial(law.log_match_weights, shown), z, ids, rows.rows)
                 uncertainty[r, i], claimed[r, i], correct[r, i] = scored
             problem.progress((r + 1) / count)
         error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
@@ -132,7 +132,7 @@ class Identification(BaseEngine):
         rows = _rows_of(user, None, _names_of(release))
         law: Any = rows.law(mask)
         n = user.belief.records
-        found = softmax(law.log_weights(law.prepare(release), rows.known_values()), axis=1)
+        found = softmax(law.log_match_weights(law.prepare(release), rows.known_values()), axis=1)
         return Finite(np.arange(n, dtype=np.float64), found[0] if target.asks_one else found)
 
 
@@ -326,7 +326,7 @@ def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) 
 
 
 def _score_matches(
-    user: User, log_weights: Callable[[Records], Array], z: Records, ids: Ints, rows: Ints
+    user: User, log_match_weights: Callable[[Records], Array], z: Records, ids: Ints, rows: Ints
 ) -> tuple[float, Array, float]:
     """Average uncertainty, the chance of each match as the intruder sees it, and the share that is right."""
     n = user.belief.records
@@ -342,7 +342,7 @@ def _score_matches(
     plain = isinstance(user.loss, ZeroOne) and user.actions is None
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        chances = softmax(log_weights(z[part]), axis=1)
+        chances = softmax(log_match_weights(z[part]), axis=1)
         top = chances.max(axis=1)
         best = chances >= top[:, None] * (1 - 1e-12)
         mine = np.take_along_axis(best, truth[part, None], axis=1)[:, 0]

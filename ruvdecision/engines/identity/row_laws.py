@@ -33,18 +33,18 @@ Records: TypeAlias = NDArray[Any]
 """Records, or what is known of them: numbers, labels, or codes of outcomes."""
 
 
-def keep_exact_matches(log_weights: Array, depth: Ints | int) -> Array:
+def keep_exact_matches(log_match_weights: Array, depth: Ints | int) -> Array:
     """Log weights ``(respondents, places)`` with only the deepest possible places left.
 
     ``depth`` counts the directions in which a place says exactly what the intruder knows. There a density is infinite,
     so a place that agrees in more directions outweighs all that agree in fewer.
     """
-    possible = log_weights > -np.inf
+    possible = log_match_weights > -np.inf
     if not possible.any(axis=1).all():
         do = "Check values= and the release, or state the errors of what is known with error_sd="
         raise InputError("No row of the release can be the respondent's", "probability zero everywhere", do)
-    deep = np.where(possible, np.broadcast_to(depth, log_weights.shape), -1)
-    return np.where(deep == deep.max(axis=1, keepdims=True), log_weights, -np.inf)
+    deep = np.where(possible, np.broadcast_to(depth, log_match_weights.shape), -1)
+    return np.where(deep == deep.max(axis=1, keepdims=True), log_match_weights, -np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +132,11 @@ class LinearRows:
             raise InputError(what, f"{int(wrong.sum())} of them", "Pass what mask.release(data, rng) gave")
         return self.given.means(full).records()[:, self.known]
 
-    def log_weights(self, means: Array, z: Array) -> Array:
+    def log_match_weights(self, means: Array, known: Array) -> Array:
         """Log weight of every place for every respondent, ``(respondents, places)``, up to a constant for each."""
         scale = np.sqrt(np.diag(self.belief.record_covariance)[self.known] + self.errors)
-        size = float(max(np.abs(means / scale).max(), np.abs(z / scale).max()))
-        weights = np.empty((len(z), self.belief.records))
+        size = float(max(np.abs(means / scale).max(), np.abs(known / scale).max()))
+        weights = np.empty((len(known), self.belief.records))
         depth = np.zeros(self.belief.records, dtype=np.int64)
         parts = [c[np.ix_(self.known, self.known)] + np.diag(self.errors) for c in self.covariances]
         # A flat prior and a column of which nothing is released: it tells nothing, whoever is where.
@@ -147,7 +147,7 @@ class LinearRows:
         use = np.flatnonzero(informative[0])
         for rows, part in zip(self.kinds, parts, strict=True):
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
-            weights[:, rows] = density.log_density(z[:, use], means[rows][:, use], size)
+            weights[:, rows] = density.log_density(known[:, use], means[rows][:, use], size)
             depth[rows] = density.exact_directions
         return keep_exact_matches(weights, depth)
 
@@ -185,11 +185,11 @@ class FiniteRows:
         return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
 
     def prepare(self, release: object) -> tuple[Array, Ints]:
-        """What a release says about the record in each row, see `log_weights`."""
+        """What a release says about the record in each row, see `log_match_weights`."""
         evidence = self.channel.read(release).log_evidence
         return evidence, np.arange(len(evidence))
 
-    def log_weights(self, released: tuple[Array, Ints], z: Records) -> Array:
+    def log_match_weights(self, released: tuple[Array, Ints], known: Records) -> Array:
         """Log weight of every place, ``(respondents, places)``.
 
         ``evidence[u, x]`` is the log chance of each different released record for every outcome, up to a constant, and
@@ -197,7 +197,7 @@ class FiniteRows:
         """
         evidence, inverse = released
         law, n = self.belief.law, self.belief.records
-        like = self.likelihood(self.table, z, self.errors)
+        like = self.likelihood(self.table, known, self.errors)
         chance = np.exp(evidence - evidence.max(axis=1, keepdims=True))
         of_row = chance @ law.T
         with np.errstate(divide="ignore"):
@@ -212,7 +212,7 @@ class FiniteRows:
         share = np.where(of_row > 0, post / np.where(of_row > 0, of_row, 1.0), 0.0)
         # P(outcome of the record | its row, the whole release), one row per different released record.
         outcome = chance * (share @ law)
-        weights = np.empty((len(z), n))
+        weights = np.empty((len(known), n))
         weights[:, : len(inverse)] = (like @ outcome.T)[:, inverse]
         weights[:, len(inverse) :] = (like @ (post @ law))[:, None]
         with np.errstate(divide="ignore"):

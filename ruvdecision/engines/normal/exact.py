@@ -43,10 +43,10 @@ from .forms import (
     LARGEST_JOINT,
     all_records,
     covariance_of,
+    covariances_by_place,
     form_of,
     gaussian_of,
     mean_covariance,
-    places_of,
     posterior_given,
 )
 from .releases import as_records, channel_of, move_target, released, rows_alike, samples_held
@@ -257,7 +257,7 @@ class Exact(BaseEngine):
                 return each.broadcast_to(count), False
         elif form is not None and (free or by_mean):
             # Where the record may lie, for a sample whose rows are told.
-            kinds = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
+            kinds = [(1.0, covariance_of(given, form))] if place == "known" else covariances_by_place(given, form)
             if not free:
                 return self._average_over_means(user, form, kinds, count), False
             each = _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in kinds])

@@ -62,7 +62,7 @@ def covariance_of(given: Conditioned, form: LinearForm) -> Array:
     return given.covariance(form.terms, None if form.plain else form.matrix)
 
 
-def places_of(given: Conditioned, form: LinearForm) -> list[tuple[float, Array]]:
+def covariances_by_place(given: Conditioned, form: LinearForm) -> list[tuple[float, Array]]:
     """Probability of each place where the record may lie, and the covariance of the form there."""
     if len(form.terms) != 1:
         what = "Several records in a random sample are not available in closed form"

@@ -15,7 +15,7 @@ from ...beliefs.pymc import CHAINS
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
-from ...posteriors import Drawn, Mixture
+from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
 from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
@@ -149,7 +149,7 @@ class ReleaseSampler:
 
     def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
         self.settings, self.compiled, self.users = settings, compiled, users
-        self.record_model = compiled.one_record_model or compiled
+        self.reduced_model = compiled.reduced_model
         self.anchors: dict[int, ReleaseDraws] = {}
         """Draws for the releases of each mask, for those of other replicates."""
         self.fresh: frozenset[int] = frozenset()
@@ -251,7 +251,7 @@ class ReleaseSampler:
         return point, release, grids
 
     def _draw_posterior(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
-        if not self.record_model.free:
+        if not self.reduced_model.free:
             return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000), number)
         if self.settings.importance and self.compiled.continuous:
             found = self._draw_by_weights(likelihood, number)
@@ -267,7 +267,7 @@ class ReleaseSampler:
         found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
         if found is None:
             return None
-        values = self.record_model.on_natural_scale(found.u)
+        values = self.reduced_model.on_natural_scale(found.u)
         values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
         chains = Chains(values, 0, own.chains, own.draws)
         error = likelihood.refinement_error(chains.evenly_thinned(CHECKED))
@@ -322,7 +322,7 @@ class ReleaseSampler:
         return kept[key]
 
     def _sampler_of_likelihood(self, likelihood: MarginalLikelihood) -> Sampler:
-        core, data = self.record_model, likelihood.data
+        core, data = self.reduced_model, likelihood.data
         key = (likelihood.name, self.kind, *(a.ndim for a in data.values()))
         if key not in core.samplers:
             names = [rv.name for rv in core.free]
@@ -439,7 +439,7 @@ class ReleaseSampler:
         theta, weights, khat = chains.theta, None, np.nan
         if self.settings.prior_power != 1:
             weights, khat = pareto_smoothed_weights(
-                (self.settings.prior_power - 1) * self.record_model.log_prior_density(theta)
+                (self.settings.prior_power - 1) * self.reduced_model.log_prior_density(theta)
             )
         support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
         rng = as_generator(12345)
@@ -510,13 +510,11 @@ def khat_of_loss(user: User, posterior: Posterior) -> float:
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         try:
-            if isinstance(posterior, Drawn):
-                draws = posterior.thinned_sample(TAIL, rng)
-                losses = user.loss(user.loss.estimate(posterior, user.actions), draws)
-            elif isinstance(posterior, Mixture) and posterior.sampled:
-                parts = posterior.thinned_parts(TAIL, rng)
-                losses = user.loss.expected(parts, user.loss.estimate(posterior, user.actions)).value
-            else:
+            estimate = user.loss.estimate(posterior, user.actions)
+            losses = posterior.over_draws(
+                lambda draws: user.loss(estimate, draws), lambda law: user.loss.expected(law, estimate).value, TAIL, rng
+            )
+            if losses is None:
                 return -np.inf
             logs = np.log(np.asarray(losses, dtype=np.float64))
         except (RuvError, TypeError, ValueError):

@@ -42,7 +42,7 @@ class WeightedDraws(NamedTuple):
 
 def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generator) -> WeightedDraws | None:
     """So many draws from the posterior after the only release; None where it needs a sampler."""
-    core = posterior.record_model
+    core = posterior.compiled.reduced_model
     points = core.prior_points if core.size <= PARAMETERS else None
     if points is None:
         return None

@@ -30,11 +30,6 @@ class LogPosteriors:
     observed: tuple[ReleaseLikelihood, ...]
 
     @property
-    def record_model(self) -> CompiledModel:
-        """The model of one record where one stands for all."""
-        return self.compiled.one_record_model or self.compiled
-
-    @property
     def marginalization(self) -> str:
         """How the records were integrated out, in words."""
         return NormalMarginal.name
@@ -50,7 +45,7 @@ class LogPosteriors:
         Also what else the model says at the points, release after release.
         """
         releases, count, size = u.shape
-        at = self.record_model.values_at(u.reshape(releases * count, size), normal=self._by_moments)
+        at = self.compiled.reduced_model.values_at(u.reshape(releases * count, size), normal=self._by_moments)
         with np.errstate(all="ignore"):
             logs = at.log_prior.reshape(releases, count) + self._log_likelihood(at, (releases, count))
         logs[np.isnan(logs)] = -np.inf
@@ -164,12 +159,13 @@ class OnePosterior(LogPosteriors):
 
     def refinement_error(self, u: Array) -> float:
         if not u.size:
-            return self.likelihood.refinement_error(self.record_model.on_natural_scale(u))  # a model without parameters
+            # A model without parameters.
+            return self.likelihood.refinement_error(self.compiled.reduced_model.on_natural_scale(u))
         logs = self.evaluate(u[None])[0][0]
         with np.errstate(invalid="ignore"):
             # Where hardly any of the posterior is, a law narrower than the nodes does no harm.
             weight = np.exp(np.minimum(logs - logs.max() + AWAY, 0.0))
-        return self.likelihood.refinement_error(self.record_model.on_natural_scale(u), weight)
+        return self.likelihood.refinement_error(self.compiled.reduced_model.on_natural_scale(u), weight)
 
     def refined(self) -> OnePosterior:
         return replace(self, likelihood=self.likelihood.refined)

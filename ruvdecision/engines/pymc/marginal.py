@@ -87,7 +87,7 @@ def marginal_likelihood(
     A shared grid that would be too large gives way to nodes of each record.
     """
     observed = _within_support(compiled, observed)
-    kind, core = marginal_kind(compiled, observed), compiled.one_record_model or compiled
+    kind, core = marginal_kind(compiled, observed), compiled.reduced_model
     if not kind.on_grid:
         return kind(core, observed)
     if grids is None:

@@ -368,7 +368,7 @@ class CompiledModel(BuiltModel):
 
     def entry_log_density(self, theta: Theta, x: Array, column: int = 0) -> Array:
         """Log density of the entries of a column at each of P numbers: ``(S, P, n)``, one row if records are alike."""
-        one = self.one_record_model or self
+        one = self.reduced_model
         logs = one.log_density(theta, np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), (len(x), *one.shape)))
         return logs if one.scalar else logs[..., column]
 
@@ -412,6 +412,11 @@ class CompiledModel(BuiltModel):
         except Exception:
             # A builder need not know what to do with another number of records than the file's.
             return None
+
+    @property
+    def reduced_model(self) -> CompiledModel:
+        """The model for one record where one stands for all, and else the model itself."""
+        return self.one_record_model or self
 
     @cached_property
     def records_are_alike(self) -> bool:

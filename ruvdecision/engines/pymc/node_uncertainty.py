@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
 from ...losses.base import as_bayes_loss
-from ...posteriors import Curve, Drawn, Gaussian, Mixture
+from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
@@ -133,7 +133,7 @@ class NodeSolver:
     def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float]:
         """Law of a function of the parameters, else point masses and coarser ones; and a relative error."""
         target, one, boxes = user.target, self.posteriors.take([release]), self.boxes.take([release])
-        values = lambda u: self._value_of(target, one.record_model.on_natural_scale(u))  # noqa: E731
+        values = lambda u: self._value_of(target, one.compiled.reduced_model.on_natural_scale(u))  # noqa: E731
         dense = _needs_density(user.loss)
         try:
             found = law_of_value(one, boxes, values, self._parameter_position(target))
@@ -155,7 +155,7 @@ class NodeSolver:
 
     def _parameter_position(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
-        core, name = self.posteriors.record_model, target.terms[0].name
+        core, name = self.posteriors.compiled.reduced_model, target.terms[0].name
         names = [v.name for v in core.free]
         if not target.is_a(Kind.PARAMETER) or name not in names or core.shapes[name]:
             return None
@@ -166,7 +166,7 @@ class NodeSolver:
     @cached_property
     def _normal_numbers(self) -> NormalRecords | None:
         """The records, if they are normal numbers given the parameters, for all releases at once."""
-        core, observed = self.posteriors.record_model, self.posteriors.observed
+        core, observed = self.posteriors.compiled.reduced_model, self.posteriors.observed
         pairs = [release.columns[0].normal for release in observed]
         if core.kind != "normal" or not core.scalar or any(pair is None for pair in pairs):
             return None
@@ -296,7 +296,7 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
         ):
             break
     error += node_error if node_error > NEGLIGIBLE else 0.0
-    return law.less_certain(error) if isinstance(law, Curve | Mixture) and error > NEGLIGIBLE else law
+    return law.less_certain(error) if error > NEGLIGIBLE else law
 
 
 def _halved_nodes(
@@ -363,7 +363,7 @@ def _boxes_that_miss_no_mass(posteriors: LogPosteriors, starts: Array | None = N
 
 def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple[float, Array]:
     """Mass outside of the boxes over that around the modes, by draws from the prior: the largest, and where it is."""
-    points, count = posteriors.record_model.prior_points, len(posteriors)
+    points, count = posteriors.compiled.reduced_model.prior_points, len(posteriors)
     if points is None:
         return 0.0, boxes.modes
     u, prior = points
@@ -380,7 +380,7 @@ def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple
 
 def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:
     """The first release is climbed from the model's own start, the others from its mode."""
-    core, count = posteriors.record_model, len(posteriors)
+    core, count = posteriors.compiled.reduced_model, len(posteriors)
     if not core.size:
         return find_boxes(posteriors, np.zeros((count, 0)))
     hessians: Array | None = None
@@ -401,7 +401,7 @@ def _numbers_of(target: BaseTarget, posteriors: LogPosteriors, theta: dict[str, 
     """A function of the parameters at points of them, ``(S,)`` or ``(S, k)``."""
 
     def ask(places: dict[str, Array]) -> Array:
-        return target.numbers_in_files(Files(parameters=posteriors.record_model.with_deterministics(places)))
+        return target.numbers_in_files(Files(parameters=posteriors.compiled.reduced_model.with_deterministics(places)))
 
     try:
         return ask(theta)
@@ -418,7 +418,7 @@ def _has_mean_of_loss(posteriors: LogPosteriors, user: User) -> bool:
     drawn = weighted_draws(posteriors, DRAWS, np.random.default_rng(0))
     if drawn is None:
         return True
-    values = _numbers_of(user.target, posteriors, posteriors.record_model.on_natural_scale(drawn.u))
+    values = _numbers_of(user.target, posteriors, posteriors.compiled.reduced_model.on_natural_scale(drawn.u))
     return khat_of_loss(user, Drawn(values, drawn.weights)) < 1
 
 

@@ -106,7 +106,7 @@ class OneRecord:
                 best = found
             if best[0].error <= tolerance:
                 break
-        return [law.with_tails(*self._tails_for_most(w)) for law, w in zip(best, weightings, strict=True)]
+        return [law.with_tails(*self._tail_orders_of_average(w)) for law, w in zip(best, weightings, strict=True)]
 
     def laws(self) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
@@ -118,7 +118,7 @@ class OneRecord:
             if np.max(best.error) <= SETTLED:
                 break
         assert best is not None
-        return best.with_tails(*self._tails)
+        return best.with_tails(*self._tail_orders)
 
     def draws(self, rng: np.random.Generator) -> Array:
         """One draw at every parameter point, ``(S,)``."""
@@ -168,7 +168,7 @@ class OneRecord:
     # -- how it falls off --------------------------------------------------------------------------------
 
     @cached_property
-    def _tails(self) -> Array:
+    def _tail_orders(self) -> Array:
         """Orders from which moments are infinite at each parameter point, left and right: ``(2, S)``.
 
         A density falls like a power if its logarithm does so evenly over the logarithm of the distance: of x to the
@@ -187,10 +187,10 @@ class OneRecord:
             found.append(np.where(np.isfinite(far) & (far <= BENT * near), far - 1, np.inf))
         return np.stack(found)
 
-    def _tails_for_most(self, weights: Array) -> Array:
+    def _tail_orders_of_average(self, weights: Array) -> Array:
         """The same of the average over the points: those of the points whose tails are the heaviest, ``(2,)``."""
         found = []
-        for orders in self._tails:
+        for orders in self._tail_orders:
             place = np.argsort(orders)
             found.append(orders[place][np.argmax(np.cumsum(weights[place]) > NEGLIGIBLE * weights.sum())])
         return np.array(found)

@@ -309,7 +309,7 @@ class ParameterPoints:
 
     def _point_masses(self, row: int | None, column: int) -> tuple[Array, Array]:
         """Places of an entry's point masses ``(A,)``, and the logs of their chances ``(S, A)``."""
-        core = self.compiled.one_record_model or self.compiled
+        core = self.compiled.reduced_model
         assert core.point_masses is not None
         entry = (0 if row is None or core.n == 1 else row, *(() if core.scalar else (column,)))
         return core.point_masses.places[(slice(None), *entry)], core.log_chances(self.theta)[(..., *entry)]

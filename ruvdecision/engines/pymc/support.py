@@ -19,6 +19,7 @@ from ...channels.likelihood import ColumnLikelihood
 from ...errors import InputError
 from ...numerics.differences import climb_to_mode
 from ...numerics.quadrature import gauss_legendre
+from ...numerics.roots import border
 from ...protocols import Array
 from .model import CompiledModel, Theta, point_count
 
@@ -312,20 +313,13 @@ def _find_support_ends_of_rows(
     ends = []
     for good, sign in ((first, -1), (last, 1)):
         bad = np.clip(good + sign, 0, len(line) - 1)
-        ends.append(np.where(bad == good, sign * np.inf, _bisect_end_of_support(inside, line[good], line[bad])))
+        ends.append(np.where(bad == good, sign * np.inf, _end_of_support(inside, line[good], line[bad])))
     return ends[0], ends[1]
 
 
-def _bisect_end_of_support(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array) -> Array:
+def _end_of_support(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array) -> Array:
     """The ends of supports between a number inside and one outside of each; round where that is as near."""
-    rows = np.arange(len(good))
-    for _ in range(14):
-        # Many places at once: a call costs more than a density.
-        places = good + (bad - good) * np.linspace(0, 1, 33)[:, None]
-        found = inside(places)
-        found[0], found[-1] = True, False
-        at = (~found).argmax(axis=0)
-        good, bad = places[at - 1, rows], places[at, rows]
+    bad = border(inside, good, bad, parts=32, rounds=14)
     near = np.round(bad, 9)
     return np.where(np.abs(near - bad) <= 1e-9 * np.maximum(1.0, np.abs(bad)), near, bad)
 
@@ -455,7 +449,7 @@ def _find_support_ends(compiled: CompiledModel, theta: Theta, centre: float, len
             continue
         out = int(np.argmax(~found))
         good = middle if out == 0 else away[out - 1]
-        end = float(_bisect_end_of_support(lambda x: inside(x[:, 0])[:, None], np.array([good]), away[[out]])[0])
+        end = float(_end_of_support(lambda x: inside(x[:, 0])[:, None], np.array([good]), away[[out]])[0])
         # A density that only became too small to tell from zero has no end.
         just = _largest_log_density(compiled, theta, np.array([end - sign * 1e-7 * max(length, abs(end))]), place)
         ends.append(end if np.max(just) > -1e5 else sign * np.inf)

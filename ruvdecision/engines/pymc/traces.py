@@ -70,7 +70,7 @@ def arviz_groups_of(point: SolvedRelease, mask: Mask, released: Any, compiled: C
         logs = _log_likelihood(points)
         if logs is not None:
             found["log_likelihood"] = _as_dataset({"release": draws(logs)}, compiled)
-        core = compiled.one_record_model or compiled
+        core = compiled.reduced_model
         found["log_prior"] = _as_dataset({"prior": draws(core.log_prior_density(theta))}, compiled)
     found |= _predictive_draws(mask, released, compiled, theta, draws, rng)
     return found

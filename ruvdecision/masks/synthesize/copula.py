@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
+from ...numerics.roots import monotone_root
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ..columns import Ints, RankedColumn, kind_of, whole_like
@@ -66,7 +67,7 @@ def latent_correlation(columns: Sequence[RankedColumn]) -> Array:
 
     Without ties r = 2 sin(pi s / 6). With ties the columns are steps of the latent variables. By Hermite
     expansion the rank correlation is a power series in r, sum_k a_k b_k r^k, with the coefficients of the two
-    step functions. It rises in r and is solved by bisection.
+    step functions. It rises in r.
     """
     s = spearman(columns)
     p = len(columns)
@@ -79,14 +80,14 @@ def latent_correlation(columns: Sequence[RankedColumn]) -> Array:
         left, right = left[use], right[use]
         series = a[left] * a[right]
         wanted = s[left, right]
-        low, high = np.full(len(left), -1.0), np.full(len(left), 1.0)
-        for _ in range(50):
-            middle = (low + high) / 2
-            powers = np.multiply.accumulate(np.broadcast_to(middle[:, None], series.shape), axis=1)
-            below = np.einsum("ij,ij->i", series, powers) < wanted
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+
+        def excess(latent: Array) -> Array:
+            powers = np.multiply.accumulate(np.broadcast_to(latent[:, None], series.shape), axis=1)
+            return np.asarray(np.einsum("ij,ij->i", series, powers) - wanted)
+
+        found = monotone_root(excess, np.full(len(left), -1.0), np.full(len(left), 1.0))
         flat = ~np.any(series != 0, axis=1)
-        r[left, right] = r[right, left] = np.where(flat, 0.0, (low + high) / 2)
+        r[left, right] = r[right, left] = np.where(flat, 0.0, found)
     np.fill_diagonal(r, 1.0)
     return as_correlation(r)
 
@@ -213,10 +214,10 @@ def _uncorrelated_scores(z: Array) -> Array:
     z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), 1e-12)
     if n - 1 <= p:
         return z
-    values, vectors = np.linalg.eigh(z.T @ z / n)
-    if values[0] < 1e-8:
+    correlation = z.T @ z / n
+    if np.linalg.eigvalsh(correlation)[0] < 1e-8:
         return z
-    return z @ ((vectors / np.sqrt(values)) @ vectors.T)
+    return np.asarray(np.linalg.solve(symmetric_root(correlation), z.T).T)
 
 
 def _restore_rank_correlations(z: Array, places: Sequence[Array], wanted: Array, start: Array) -> Any:

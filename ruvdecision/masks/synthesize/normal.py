@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, UnsupportedError
-from ...numerics.semidefinite import correlate, symmetric_root
+from ...numerics.semidefinite import correlate, range_root, symmetric_root
 from ...protocols import Array
 from ..columns import standard_deviations
 from ..frame import Frame
@@ -92,12 +92,8 @@ def _orthonormal_directions(g: Array | None, n: int) -> Array:
 
 def _inverse_wishart(scatter: Array, df: int, rng: np.random.Generator) -> Array:
     """Draw from the inverse Wishart law; a singular scatter is kept singular along its null directions."""
-    values, vectors = np.linalg.eigh(scatter)
-    keep = values > 1e-12 * max(values[-1], 0.0)
-    if not keep.any():
-        return np.zeros_like(scatter)
-    half = vectors[:, keep] * np.sqrt(values[keep])
-    r = int(keep.sum())
+    half = range_root(scatter, np.ones(len(scatter)), 1e-12)[0]
+    r = half.shape[1]
     # Bartlett: W = T T' with chi on the diagonal is Wishart(df, I); the draw is half W^-1 half'.
     factor = np.tril(rng.standard_normal((r, r)), -1)
     factor[np.arange(r), np.arange(r)] = np.sqrt(rng.chisquare(df - np.arange(r)))

@@ -203,7 +203,7 @@ def fit_logistic(x: Array, codes: Ints, k: int) -> Callable[[Array], Array]:
 
     Coefficients of the standardised predictors have a standard normal prior, intercepts a normal one of variance
     100: data that a plane separates keep finite coefficients, and with many records the prior does not matter.
-    A category without records gets no probability.
+    A category without records gets no probability. `numerics/glm` has neither more than two categories nor priors.
     """
     from scipy.special import softmax
     from sklearn.linear_model import LogisticRegression

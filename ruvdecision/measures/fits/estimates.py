@@ -81,17 +81,17 @@ class _Summed(_Estimates):
     def settle(self, original: None, released: None) -> None:
         """Nothing needs to be settled."""
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         """Moments of one piece of a file."""
         return moments_of(type(self).__name__, piece[self.variables(piece)], which, weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> tuple[Fit, Fit]:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> tuple[Fit, Fit]:
         """The fits of both files."""
         return self._fit_from_sums(original, "the original"), self._fit_from_sums(released, "the release")
 
     def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
         """Estimate from one data set."""
-        return self._fit_from_sums(self.partial(table, None, which, weights), which)
+        return self._fit_from_sums(self.sums_of(table, None, which, weights), which)
 
     def _fit_from_sums(self, sums: ColumnMoments, which: str) -> Fit:
         raise NotImplementedError

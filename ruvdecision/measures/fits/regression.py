@@ -132,13 +132,13 @@ class Linear:
             raise _rich_formula_error(self.formula)
         return plan
 
-    def partial(self, piece: pd.DataFrame, plan: Design, which: str, weights: Array | None = None) -> Triangle:
+    def sums_of(self, piece: pd.DataFrame, plan: Design, which: str, weights: Array | None = None) -> Triangle:
         """The triangular factor of one piece of a file."""
         work = plan.rows(piece, which)
         work[-1] = self._response_values(plan, piece, which)
         return Triangle.of(work, weights)
 
-    def total(self, original: Triangle, released: Triangle, plan: Design) -> tuple[Fit, Fit]:
+    def compare_sums(self, original: Triangle, released: Triangle, plan: Design) -> tuple[Fit, Fit]:
         """The fits of both files."""
 
         def fitted(sums: Triangle, which: str) -> Fit:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ...errors import InputError, UnsupportedError
 from ...masks.columns import has_order, is_categorical
+from ...numerics.semidefinite import range_root
 from ...protocols import Array
 from .. import frames
 from .incomplete import IncompleteColumn, IncompleteRecords
@@ -136,15 +137,16 @@ class Space:
         if self.distance == "standardised" or len(live) == 0:
             return scale
         correlation = np.corrcoef(ranged, rowvar=False).reshape(len(live), len(live))
-        root, vectors = np.linalg.eigh(correlation)
-        if root[0] <= 1e-12 * len(live):
-            names = [str((self.numbers + self.times)[live[j]]) for j in np.flatnonzero(np.abs(vectors[:, 0]) > 1e-6)]
+        whitening = range_root(correlation, np.ones(len(live)), 1e-12)[1]
+        if len(whitening) < len(live):
+            vector = np.linalg.eigh(correlation)[1][:, 0]
+            names = [str((self.numbers + self.times)[live[j]]) for j in np.flatnonzero(np.abs(vector) > 1e-6)]
             raise InputError(
                 "Mahalanobis distance needs columns that are no linear function of one another",
                 f"collinear {', '.join(names)} in {len(values)} records",
                 'Leave one of them out with known=[...], or use distance="standardised"',
             )
-        return scale @ (vectors / np.sqrt(root))
+        return scale @ whitening.T
 
     def _numeric_part(self, table: pd.DataFrame) -> Array:
         which = "the original" if table is self.original else "the release"

@@ -83,7 +83,7 @@ class _TargetInClasses(CountedKeys):
         """The worst class."""
         return self._worst_class(released, None)
 
-    def total(self, original: None, released: Counts, plan: None) -> Measured:
+    def compare_sums(self, original: None, released: Counts, plan: None) -> Measured:
         found = self._worst_class(released.rows, released.count)
         return Measured(float(found), parts=found.parts)
 

@@ -79,7 +79,7 @@ class KeyMeasure(RecordMeasure):
 class CountedKeys(KeyMeasure, SummedMeasure):
     """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
         if self.missing == "wildcard" and frames.missing_rows(piece) is not None:
             what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
             raise UnsupportedError(what, do='Leave chunksize= out, or write missing="category"')
@@ -137,7 +137,7 @@ class KAnonymity(_MatchedKeys):
         parts = {"combinations": float(cells.joint_codes_of_tables(released)[1]), "expected": float(records.sum())}
         return Measured(float(each.min()), parts=parts, records=records)
 
-    def total(self, original: None, released: Counts, plan: None) -> Measured:
+    def compare_sums(self, original: None, released: Counts, plan: None) -> Measured:
         sizes = released.count
         return Measured(float(sizes.min()), parts={"combinations": float(len(sizes)), "expected": float(len(sizes))})
 
@@ -172,7 +172,7 @@ class SampleUniques(_MatchedKeys):
         unique = (self.sizes(released) == 1).astype(np.float64)
         return _number_or_share(self.share, float(unique.sum()), len(unique), records=unique)
 
-    def total(self, original: None, released: Counts, plan: None) -> Measured:
+    def compare_sums(self, original: None, released: Counts, plan: None) -> Measured:
         return _number_or_share(self.share, float(np.sum(released.count == 1)), float(released.count.sum()))
 
 

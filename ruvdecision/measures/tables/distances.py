@@ -103,12 +103,12 @@ class _CountedMeasure(SummedMeasure, WeightedMeasure):
         return Counts(original, np.ones(len(original)) if weights is None else weights)
 
     def compare(self, state: Counts, released: pd.DataFrame, weights: Array | None = None) -> Measured:
-        return self.total(state, Counts(released, np.ones(len(released)) if weights is None else weights), None)
+        return self.compare_sums(state, Counts(released, np.ones(len(released)) if weights is None else weights), None)
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> Counts:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> Counts:
         return Counts.of(piece, weights)
 
-    def total(self, original: Counts, released: Counts, plan: None) -> Measured:
+    def compare_sums(self, original: Counts, released: Counts, plan: None) -> Measured:
         raise NotImplementedError
 
 
@@ -122,7 +122,7 @@ class _TableMeasure(_CountedMeasure):
     columns: Names = checked(None, as_names)
     way: int | None = checked(None, check_integer, low=1)
 
-    def total(self, original: Counts, released: Counts, plan: None) -> Measured:
+    def compare_sums(self, original: Counts, released: Counts, plan: None) -> Measured:
         codes, _ = cells.common_codes(original.rows, released.rows)
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
@@ -235,7 +235,7 @@ class _Association(_CountedMeasure):
     columns: Names = checked(None, as_names)
     signed: bool = False
 
-    def total(self, original: Counts, released: Counts, plan: None) -> Measured:
+    def compare_sums(self, original: Counts, released: Counts, plan: None) -> Measured:
         if original.rows.shape[1] < 2:
             names = [str(c) for c in original.rows.columns]
             raise InputError(f"{self.name} needs two columns at least", names, "Name two or more")

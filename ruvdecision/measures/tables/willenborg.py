@@ -166,13 +166,13 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
             [str(c) for c in original.columns], before, self._standard_errors(released, "the release", *weights)
         )
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.statistic != "mean":
             what = f"{self.name} of a function is no sum over records"
             raise UnsupportedError(what, do='Leave chunksize= out, or write statistic="mean"')
         return moments_of(self.name, piece, which, weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         files = ((original, "the original"), (released, "the release"))
         squares = [np.diag(checked_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
         self._check_varies(original.names, squares[0])

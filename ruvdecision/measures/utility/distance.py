@@ -303,7 +303,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
         count, change, percent = np.array(sums).T
         return self._measured_from_sums(count, change / count, spread, percent, names)
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
     def sums_of_pairs(
@@ -313,7 +313,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
         changes = np.hstack([_absolute_and_relative_changes(x[:, [j]], y[:, [j]]) for j in range(x.shape[1])])
         return ColumnMoments.of(changes, weights=weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         spread = _column_standard_deviations(self.name, original, "the original")
         count = np.full(len(spread), original.n)
         percent = released.mean[1::2] * count
@@ -387,13 +387,13 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
             return _relative_spectrum_change(state[0], self._robust_moments(released, "the release"))
         return self._compare_spectra(*state, moments_of(self.name, released, "the release", weights))
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.robust:
             do = "Leave chunksize= out, or write robust=False"
             raise UnsupportedError("Robust eigenvalues are no sum over records", do=do)
         return moments_of(self.name, piece, which, weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         nonsingular_covariance(self.name, original)
         return self._compare_spectra(self._eigenvalues_of(original, "the original"), original, released)
 
@@ -452,7 +452,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
         parts = {"means": float(np.linalg.norm(mean[2])), "outlyingness": float(mean[1])}
         return Measured(float(mean[0]), parts=parts, records=moved)
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
     def sums_of_pairs(
@@ -462,7 +462,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
         moves = np.vstack(_record_displacements(white(original, "the original"), white(released, "the release")))
         return ColumnMoments.of(moves.T, weights=weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         moved, outlying, *shift = released.mean
         return Measured(float(moved), parts={"means": float(np.linalg.norm(shift)), "outlyingness": float(outlying)})
 

@@ -10,10 +10,11 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import integrate, linalg, special
+from scipy import linalg, special
 
 from ...checks import check_choice, check_covariance, check_integer, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
+from ...numerics.quadrature import quad_between
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
@@ -68,10 +69,10 @@ class NormalKL(SummedMeasure, WeightedMeasure):
         nonsingular_covariance(self.name, moments)
         return moments
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         first = original.mean, nonsingular_covariance(self.name, original)
         second = released.mean, checked_covariance(self.name, "the release", released)
         if is_singular(second[1]):
@@ -350,7 +351,7 @@ def _panels_of_integral(part: Callable[[float], float], at: Sequence[float]) -> 
         raise InputError(
             "at must list two or more points in increasing order", points, "Write at=[-inf, 0, inf], for example"
         )
-    return float(sum(integrate.quad(part, a, b, limit=400, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pairwise(points)))
+    return quad_between(part, points)
 
 
 def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:

@@ -84,13 +84,13 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     def settle(self, original: NamedSums, released: NamedSums) -> dict[str, Any]:
         return {name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models.items()}
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
+    def sums_of(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
         models = self._named_models.items()
-        return NamedSums({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
+        return NamedSums({name: model.sums_of(piece, plan[name], which, *weights) for name, model in models})
 
-    def total(self, original: NamedSums, released: NamedSums, plan: Any) -> Measured:
+    def compare_sums(self, original: NamedSums, released: NamedSums, plan: Any) -> Measured:
         models = self._named_models.items()
-        return self._compare_fits({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
+        return self._compare_fits({k: m.compare_sums(original.of[k], released.of[k], plan[k]) for k, m in models})
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame, *weights: Array) -> Measured:
         return self._compare_fits(

@@ -191,7 +191,7 @@ class TrainOnRelease(WeightedMeasure):
         return found
 
     def _fresh_model(self, classify: bool) -> Any:
-        """A fresh model."""
+        """A fresh model: scikit-learn's, like those a user brings; `numerics/glm` has no penalty to train by."""
         if not isinstance(self.estimator, str):
             from sklearn.base import clone
 

@@ -200,7 +200,7 @@ def test_two_engines_agree(mask, error):
     z, errors = records[[0, 3]][:, [1]] + error, np.array([error**2])
     one, two = LinearRows(belief, mask, [1], errors), CoarseRows.of(belief, mask, [1], errors)
     frame = Frame.of(mask.release(np.array(records), 5))
-    weights = [law.log_weights(law.prepare(frame), z) for law in (one, two)]
+    weights = [law.log_match_weights(law.prepare(frame), z) for law in (one, two)]
     chance = [np.exp(w - w.max(axis=1, keepdims=True)) for w in weights]
     np.testing.assert_allclose(*[c / c.sum(axis=1, keepdims=True) for c in chance], rtol=1e-9, atol=1e-300)
 

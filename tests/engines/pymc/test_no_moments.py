@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
 import ruvdecision as ruv
+from ruvdecision.engines.pymc.one_record import OneRecord
 
 pytestmark = pytest.mark.slow
 MU, SCALE = 2.0, 1.5
@@ -165,3 +168,16 @@ def test_a_wide_prior_of_a_mean_that_exists_is_not_settled_by_draws_but_not_infi
     rumap = solved(ruv.User(belief_of("exp"), ruv.Record(0), QUADRATIC), "sampling")
     assert np.isfinite(rumap.intruder_uncertainty[0]) and not rumap.converged[0]
     assert "the loss is not settled" in rumap.to_dataframe()["intruder_trouble"][0]
+
+
+def test_the_heaviest_tail_that_counts_is_that_of_the_average():
+    """Parameter points without weight have no say, wherever they stand; of the others the heaviest tail remains."""
+    orders = np.array([[5.0, 2.0, 3.0, np.inf], [np.inf, 1.0, np.inf, 4.0]])
+    law = SimpleNamespace(_tail_orders=orders)
+    for weights, expected in (
+        ([0.5, 0, 0.5, 0], [3, np.inf]),
+        ([0.5, 0.1, 0, 0.4], [2, 1]),
+        ([0, 0, 0, 1], [np.inf, 4]),
+    ):
+        found = OneRecord._tail_orders_of_average(law, np.array(weights, dtype=float))
+        assert found.tolist() == expected

@@ -674,7 +674,7 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
         coarse.refinement_error(u)
         < 1e-6
         < 1e-4
-        < coarse.likelihood.refinement_error(coarse.record_model.on_natural_scale(u))
+        < coarse.likelihood.refinement_error(coarse.compiled.reduced_model.on_natural_scale(u))
     )
     users = [User(belief, Parameter("mu"), Quadratic())]
     values = [

@@ -189,6 +189,17 @@ def test_shared_draws_do_not_make_the_error_small():
     assert np.mean(squares) == pytest.approx(np.var(values), rel=0.08)
 
 
+def test_only_masks_whose_releases_tell_the_same_are_looked_at_less_often():
+    """Uncertainties that differ by a part in a million are those of releases that differ."""
+    rng, count = np.random.default_rng(1), 8
+    tally = ReplicateTally(2, 4, count)
+    for r in range(3):
+        for i, size in enumerate((0.0, 1e-13, 1e-6, 0.05)):
+            tally.add(r, i, [Value(v * (1 + size * rng.uniform(0.5, 1)), 0.0) for v in (3.0, 1e-7)])
+    tally.stop_constant_masks(2)
+    assert tally.counts.tolist() == [3, 3, count, count]
+
+
 def test_a_release_that_fails_marks_its_point(unknowns, monkeypatch):
     settle = SettledUncertainties.of.__func__
 
