@@ -237,6 +237,7 @@ class SettledUncertainties:
         used = np.zeros(count, dtype=int)
         dear = bool(posteriors.support_maps)
         tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
+        tolerance = min(tolerance, ROUGH) if posteriors.has_edges else tolerance  # many such releases are all alike
         for todo, steps in boxes.grouped_by_steps(dear):
             reached = 0.0
             for halving in range(halvings):

@@ -137,6 +137,26 @@ def test_the_gain_over_a_drawn_start_carries_its_error(unknowns):
     assert rumap.utility_error[1] == pytest.approx(np.hypot(rumap.scientist.error[1], start), rel=1e-9)
 
 
+@pytest.mark.slow
+def test_a_release_that_tells_nothing_leaves_what_was_known():
+    """Beside releases that do it is worked out with them, by other nodes: the gain was -9e-6."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 3, 1), pm().HalfNormal("sigma", 0.4)
+            pm().LogNormal("x", mu, sigma, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Record(0), ruv.Quadratic())
+    data = np.random.default_rng(1).lognormal(3, 0.5, size=40)
+    options = {"data": data, "replicates": 3, "seed": 1, "risk": "relative_gain"}
+    rumap = ruv.evaluate([ruv.Noise(sd=2.0), ruv.Suppress()], intruder=user, scientist=user, **options)
+    assert rumap.intruder.value[1] == rumap.before[0][1] and rumap.risk[1] == 0 < rumap.risk[0]
+    # E exp(k sigma**2 / 2) of a half-normal scale is 1 / sqrt(1 - k scale**2).
+    right = np.exp(8) / np.sqrt(1 - 4 * 0.16) - np.exp(7) / (1 - 0.16)
+    assert rumap.intruder.value[1] == pytest.approx(right, rel=1e-5)
+
+
 # -- the draw of the release -------------------------------------------------------------------------------
 
 
