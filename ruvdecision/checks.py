@@ -586,6 +586,14 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
     return "Did you mean " + " or ".join(repr(c) for c in close) + "?" if close else ""
 
 
+def check_arguments(who: str, given: Iterable[object], known: Iterable[str]) -> None:
+    """Refuse arguments that a function does not have."""
+    options = list(known)
+    for name in given:
+        if name not in options:
+            raise InputError(f"{who} has no such argument", name, suggest(str(name), options))
+
+
 def suggest(word: str, options: Sequence[str]) -> str:
     """Return a hint: close matches first, otherwise the list of options."""
     close = did_you_mean(word, options)

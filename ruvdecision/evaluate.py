@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from .beliefs.base import BaseBelief
-from .checks import Data, Seed, check_integer, check_kind, suggest
+from .checks import Data, Seed, check_arguments, check_integer, check_kind
 from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
@@ -40,9 +40,7 @@ class Setting(TypedDict, total=False):
 
 def check_setting(options: Mapping[str, object], allowed: Collection[str] = Setting.__annotations__) -> None:
     """Refuse an argument that `evaluate` does not have, or that may not be given here."""
-    for name in options:
-        if name not in allowed:
-            raise InputError("evaluate has no such argument", name, suggest(name, list(allowed)))
+    check_arguments("evaluate", options, allowed)
 
 
 def evaluate(

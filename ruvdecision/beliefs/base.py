@@ -52,9 +52,11 @@ class BaseBelief:
         if new:
             do = "Define draw_file(rng, new) in it, or ask for a record of the file"
             raise UnsupportedError(f"{type(self).__name__} draws nobody outside the file", None, do)
-        records, parameters = self.draw_with_parameters(rng)
+        return self._as_file(*self.draw_with_parameters(rng))
+
+    def _as_file(self, records: Any, parameters: Mapping[str, Array], new: Array | None = None) -> DrawnFile:
         table = pd.DataFrame(records, columns=self.column_names(len(records)))
-        return DrawnFile(table, np.asarray(records, dtype=np.float64), parameters)
+        return DrawnFile(table, np.asarray(records, dtype=np.float64), parameters, new)
 
     def describe(self) -> str:
         """What is believed, in words."""

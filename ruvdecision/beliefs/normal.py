@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from ..checks import (
@@ -147,7 +146,7 @@ class NormalBelief(BaseBelief):
 
     def draw_file(self, rng: np.random.Generator, new: bool = False) -> DrawnFile:
         mean, rows = self._draw_mean_and_records(rng, self.records + 1)
-        return DrawnFile(pd.DataFrame(rows[:-1], columns=self.columns), rows[:-1], {"mu": mean}, rows[-1])
+        return self._as_file(rows[:-1], {"mu": mean}, rows[-1])
 
     def _draw_mean_and_records(self, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
         if self.mu_covariance is None:

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 
 from ..checks import check_index, check_integer, check_list, check_names, check_text, name_of, suggest
 from ..errors import ConvergenceError, InputError
@@ -261,8 +260,7 @@ class PyMCBelief(BaseBelief):
             return super().draw_file(rng)
         # One record more than there are: all are alike, so the last one is somebody outside the file.
         records, parameters = self.built(self.records + 1).draw(rng)
-        table = pd.DataFrame(records[:-1], columns=self.column_names(self.records))
-        return DrawnFile(table, np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
+        return self._as_file(records[:-1], parameters, records[-1])
 
     def describe(self) -> str:
         try:
@@ -397,14 +395,11 @@ class BuiltModel:
     @cached_property
     def flat(self) -> tuple[str, ...]:
         """Names of variables with a flat prior, which has no law to draw from."""
+        from pymc import Flat, HalfFlat
         from pytensor.graph.traversal import ancestors
 
-        outputs = [self.x, *self.free, *self.deterministics]
-        flat = [
-            v
-            for v in set(ancestors(outputs))
-            if v.owner is not None and type(v.owner.op).__name__ in ("FlatRV", "HalfFlatRV")
-        ]
+        outputs, laws = [self.x, *self.free, *self.deterministics], (type(Flat.rv_op), type(HalfFlat.rv_op))
+        flat = [v for v in set(ancestors(outputs)) if v.owner is not None and type(v.owner.op) in laws]
         return tuple(sorted(v.name or "?" for v in flat))
 
     @property
@@ -694,14 +689,15 @@ def _check_lengths(x: TensorVariable, shape: tuple[int, ...], belief: PyMCBelief
 
 def _kind_of_record_law(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
     from pytensor.graph.traversal import ancestors
+    from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
     others = [v for v in (*model.basic_RVs, *model.potentials) if v is not x]
     if x in set(ancestors(others)):
         return "joint"
     op = x.owner.op
     if op.ndim_supp == 0:
-        return "normal" if type(op).__name__ == "NormalRV" else "elementwise"
-    if op.ndim_supp == 1 and len(shape) == 2 and type(op).__name__ == "MvNormalRV":
+        return "normal" if type(op) is NormalRV else "elementwise"
+    if op.ndim_supp == 1 and len(shape) == 2 and type(op) is MvNormalRV:
         return "mvnormal"
     return "joint"
 

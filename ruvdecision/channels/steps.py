@@ -223,6 +223,10 @@ class NoiseKind(NamedTuple):
     weights: tuple[float, ...] | None = None
     centres: tuple[float, ...] | None = None
 
+    @property
+    def is_normal(self) -> bool:
+        return self.name == "normal"
+
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Independent draws."""
         if self.name == "laplace":
@@ -290,7 +294,7 @@ class AddNoise(Step):
 
     @property
     def not_linear(self) -> str | None:
-        if self.kind.name != "normal":
+        if not self.kind.is_normal:
             return f"its noise is {self.kind.name}, not normal"
         return None if self.size is None else "the size of its noise depends on the values"
 

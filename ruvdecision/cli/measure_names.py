@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..checks import suggest
+from ..checks import check_arguments, suggest
 from ..errors import InputError
 from ..measures.battery import BATTERIES, labelled_measures, panel
 
@@ -154,9 +154,7 @@ def _read_arguments(kind: Any, text: str) -> dict[str, Any]:
     names = list(takes)
     if "allow_code" in settings:
         raise InputError("A formula on the command line is never code", "allow_code", "Leave it out, or use Python")
-    strange = [k for k in settings if k not in names]
-    if strange:
-        raise InputError(f"{kind.__name__} has no argument of that name", strange[0], suggest(strange[0], names))
+    check_arguments(kind.__name__, settings, names)
     if len(given) > len(places):
         raise InputError(f"{kind.__name__} takes fewer arguments", f"{len(given)}", f"It takes {', '.join(names)}")
     both = [k for k in places[: len(given)] if k in settings]

@@ -183,10 +183,8 @@ def file_digest(path: str | Path) -> str:
 def _read_stata(file: Path) -> pd.DataFrame:
     try:
         return pd.read_stata(file)
-    except ValueError as error:
-        # Two codes may share a label; the codes are then kept, which lose nothing.
-        if "labels" not in str(error).lower():
-            raise
+    except ValueError:
+        # Two codes may share a label; the codes are then kept, which lose nothing. A damaged file fails again.
         return pd.read_stata(file, convert_categoricals=False)
 
 

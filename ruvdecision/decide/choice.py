@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..channels.steps import FileFacts
 from ..channels.words import in_words
-from ..checks import check_flag, check_mapping, check_number, suggest
+from ..checks import check_arguments, check_flag, check_mapping, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..maps.show import ReleaseRow, chance_in_words, clean_text, few_digits, format_amount, why_unreliable
@@ -55,9 +55,7 @@ def check_rule(rule: Rule | None) -> Rule:
     """Further arguments of `choose`, all of which it has."""
     known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
     found = check_mapping("rule", {} if rule is None else rule, 'Write rule={"confidence": 0.95}')
-    for name in found:
-        if name not in known:
-            raise InputError("choose has no such argument", name, suggest(str(name), known))
+    check_arguments("choose", found, known)
     return found
 
 

@@ -64,6 +64,11 @@ def stack_columns(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m:
     return stacked
 
 
+def marks_convergence(name: str) -> bool:
+    """Whether a column says of each release whether its numbers have converged."""
+    return name == "converged" or name.endswith("_converged")
+
+
 def attr_as_list(attr: object) -> list[Any]:
     """What an attribute of a map holds; joined maps keep a list of what each of them had."""
     return attr if isinstance(attr, list) else [attr]

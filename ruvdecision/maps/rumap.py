@@ -45,6 +45,7 @@ from .columns import (
     as_names,
     as_value,
     check_name,
+    marks_convergence,
     meets_condition,
     non_empty_columns,
     number_duplicates,
@@ -452,7 +453,7 @@ class RUMap:
         """False where a sampler did not converge, or nodes did not settle."""
         good = np.ones(self.size, dtype=bool)
         for name, values in self.columns.items():
-            if name == "converged" or name.endswith("_converged"):
+            if marks_convergence(name):
                 # A missing mark (NaN) means that no sampler ran.
                 numeric = values.dtype.kind in "biuf"
                 good &= np.asarray(values, dtype=float) != 0 if numeric else ~np.isin(values, ["False", "false", "no"])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decide import Choice
+from ..maps.columns import marks_convergence
 from ..maps.rumap import RUMap
 from ..maps.show import format_amount, format_number, plural, shorten_text, why_unreliable
 from ..protocols import Array
@@ -90,7 +91,7 @@ def has_errors(rumap: RUMap) -> Flags:
 
 def is_diagnostic(rumap: RUMap, name: str) -> bool:
     """True for a column that an engine wrote about its own work, not about the release."""
-    return name == "converged" or name.endswith("_converged") or _OF_ENGINE.match(name) is not None
+    return marks_convergence(name) or _OF_ENGINE.match(name) is not None
 
 
 def fails_diagnostic(rumap: RUMap, name: str) -> Flags:
@@ -132,7 +133,7 @@ def diagnostic_blocks(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         caption = f"Releases to look at twice ({len(found)}{more})"
         blocks.append(Table(caption, ("release", "why"), rows, (False, False)))
     else:
-        ran = any(name == "converged" or name.endswith("_converged") for name in rumap.columns)
+        ran = any(map(marks_convergence, rumap.columns))
         sampled = "every sampler converged, " if ran else ""
         blocks.append(Paragraph(f"Nothing is marked: {sampled}every number is finite, no error is large."))
     rows, texts = [], []

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_tuple, check_choice, check_filled, check_kind
+from ..checks import as_tuple, check_arguments, check_choice, check_filled, check_kind
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
 from ..maps.columns import Labels, number_duplicates
@@ -126,10 +126,7 @@ def curves(
     >>> [c.label for c in curves(n=200, knowledge=["sample", "record"], method="exact")]
     ['typical, sample knowledge, exact', 'typical, record knowledge, exact']
     """
-    unknown = [k for k in options if k not in Curve.__dataclass_fields__]
-    if unknown:
-        do = f"Choose from {', '.join(Curve.__dataclass_fields__)}"
-        raise InputError("additive_noise has no such argument", unknown, do)
+    check_arguments("additive_noise", options, Curve.__dataclass_fields__)
     if n is None:
         if options.get("data") is None:
             raise InputError("additive_noise needs n, the number of records", None, "Give n=200, for example")

@@ -304,7 +304,7 @@ def test_spelling():
         ("KL(under=)", "cannot be read"),
         ("KL(under=__import__('os'))", "cannot be read"),
         ("KL(**{'under': 'both'})", "cannot be read"),
-        ("KL(beneath='both')", "no argument of that name; got beneath"),
+        ("KL(beneath='both')", "no such argument; got beneath"),
         ("KL('both', ['a'], 3)", "takes fewer arguments"),
         ("KL('both', under='both')", "given twice; got under"),
         ("KL(under='sideways')", "under must be one of"),

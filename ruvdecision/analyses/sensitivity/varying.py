@@ -9,7 +9,17 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import as_python_value, check_filled, check_mapping, check_text, is_flag, is_number, is_single, suggest
+from ...checks import (
+    as_python_value,
+    check_arguments,
+    check_filled,
+    check_mapping,
+    check_text,
+    is_flag,
+    is_number,
+    is_single,
+    suggest,
+)
 from ...errors import InputError, kind_of
 from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import number_duplicates
@@ -199,9 +209,7 @@ class MeasuredStudy(ArgumentStudy):
 
     def __init__(self, masks: Any, options: Options) -> None:
         self.arguments = inspect.signature(measure).parameters
-        strange = [name for name in options if name not in self.arguments]
-        if strange:
-            raise InputError("measure has no such argument", strange[0], suggest(strange[0], list(self.arguments)))
+        check_arguments("measure", options, self.arguments)
         chosen = options.get("measures")
         if chosen is None or isinstance(chosen, str):
             chosen = panel(chosen, read(options["data"], "the original").n)

@@ -280,7 +280,7 @@ def _read_noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> 
     sd = np.broadcast_to(own, (n, k))
     if step.size is not None:
         return _read_heteroscedastic_noise(observed, step, mask, sd)
-    plain = step.kind.name == "normal"
+    plain = step.kind.is_normal
     averaged = [
         j for j, p in enumerate(step.columns) if observed.averages is not None and observed.averages.members[:, p].any()
     ]
@@ -322,7 +322,7 @@ def _add_noise_to_averages(
     """Noise before an average: the average carries its own average."""
     assert observed.averages is not None
     informative = any(not np.all(observed.columns[step.columns[j]].uninformative) for j in averaged)
-    if step.kind.name != "normal" or informative or not np.isfinite(sd[:, averaged]).all():
+    if not step.kind.is_normal or informative or not np.isfinite(sd[:, averaged]).all():
         raise UnsupportedError(
             f"{mask} before an average has no likelihood here",
             do=f"Use plain normal noise without bounds before Microaggregate, {MEASURE}",

@@ -83,7 +83,7 @@ class CoarseRows:
             if isinstance(step, AddNoise):
                 _refuse_further_steps(part, [j for j in step.columns if steps[j] or laws[j] is not None])
                 covariance = _noise_covariance(step, part)
-                if step.kind.name == "normal":
+                if step.kind.is_normal:
                     noise[np.ix_(step.columns, step.columns)] += covariance
                     continue
                 if np.any(covariance != np.diag(np.diag(covariance))):

@@ -32,9 +32,9 @@ from .conditioning import Conditioned, record_in
 from .forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
 from .releases import channel_of, move_target, released
 
-NEGLIGIBLE = 1e-12
+LEAST_CANDIDATE_WEIGHT = 1e-12
 """Candidates with less than this share of the posterior weight are left out."""
-NEGLIGIBLE_ROWS = 1e-6
+LEAST_CANDIDATE_WEIGHT_OVER_ROWS = 1e-6
 """The same where every candidate is itself a mixture over all rows."""
 LARGEST_MIXTURE = 1_000_000
 
@@ -242,7 +242,7 @@ class NormalMixture:
         terms = forms.joint_terms(belief, target) if form is None else form.terms
         matrix = forms.selector(belief, terms) if form is None else form.matrix
         means, covariances = self._moments_by_candidate(target, terms, matrix, values)
-        kept = weights > NEGLIGIBLE * weights.max()
+        kept = weights > LEAST_CANDIDATE_WEIGHT * weights.max()
         chances = weights[kept] / weights[kept].sum()
         means, covariances = means[kept], covariances[kept]
         if form is None:
@@ -268,7 +268,7 @@ class NormalMixture:
     def _mixture_over_rows(self, user: User, weights: Array, values: Array) -> Posterior:
         """A record in an unknown row: every candidate and every row may be the one."""
         form = form_of(self.belief, user.target)
-        kept = np.flatnonzero(weights > NEGLIGIBLE_ROWS * weights.max())
+        kept = np.flatnonzero(weights > LEAST_CANDIDATE_WEIGHT_OVER_ROWS * weights.max())
         if len(kept) * self.belief.records > LARGEST_MIXTURE:
             what = f"{len(kept)} masks times {self.belief.records} rows are too many cases"
             do = "Give mask_prior= with fewer candidates, or leave out Shuffle()"

@@ -276,8 +276,9 @@ class CompiledModel(BuiltModel):
     @cached_property
     def _density_function(self) -> vectorised:
         import pytensor.tensor as pt
+        from pytensor.tensor.random.basic import CategoricalRV
 
-        if type(self.x.owner.op).__name__ != "CategoricalRV":
+        if type(self.x.owner.op) is not CategoricalRV:
             value = self.x.type(name="at")
             found = vectorised.without_rewriting([self._log_density_of(value)], [*self.free, value], lead=2)
             if found is not None:
@@ -288,8 +289,9 @@ class CompiledModel(BuiltModel):
     def log_density_graph_at(self, nodes: TensorVariable) -> TensorVariable:
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
+        from pytensor.tensor.random.basic import CategoricalRV
 
-        if type(self.x.owner.op).__name__ == "CategoricalRV":
+        if type(self.x.owner.op) is CategoricalRV:
             return self._log_chances_of_categories(nodes)
         value = self.x.type()
         return vectorize_graph(self._log_density_of(value), {value: nodes})

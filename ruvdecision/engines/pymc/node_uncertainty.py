@@ -24,9 +24,9 @@ from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
 from .parameter_points import ParameterPoints, entries_per_parameter, parameter_values
 
-ROUNDING = 1e-14
+ROUNDING_OF_MEANS = 1e-14
 """Relative difference of numbers that are equal but for rounding."""
-NEGLIGIBLE = 1e-13
+EXACT_RELATIVE_ERROR = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
@@ -269,7 +269,7 @@ class SettledUncertainties:
             for i in np.flatnonzero(own.error > IN_DOUBT * np.abs(own.value)).tolist():
                 if user.target.asks_only(Kind.PARAMETER) and not _has_mean_of_loss(posteriors.take([i]), user):
                     own.value[i], own.error[i] = np.inf, 0.0
-        share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
+        share = np.where(node_error > EXACT_RELATIVE_ERROR, node_error, 0.0)
         # A share of an infinite value says nothing.
         values = [Value(a.value, a.error + share * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers]
         return cls(values, used, node_error)
@@ -298,8 +298,8 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
             or _exceeds_budget(posteriors, nodes)
         ):
             break
-    error += node_error if node_error > NEGLIGIBLE else 0.0
-    return law.less_certain(error) if error > NEGLIGIBLE else law
+    error += node_error if node_error > EXACT_RELATIVE_ERROR else 0.0
+    return law.less_certain(error) if error > EXACT_RELATIVE_ERROR else law
 
 
 def _halved_nodes(
@@ -466,7 +466,7 @@ def _quadratic_uncertainties(
 def _uncertainties_of_mixtures(user: User, means: Array, variances: Array, rules: Sequence[Rule]) -> list[Array]:
     """Uncertainties from all releases as one batch of mixtures of normal numbers, by each rule."""
     # Means that differ by rounding alone are one number: what is known has no tail.
-    means = np.where(np.abs(means - means[:, :1]) <= ROUNDING * np.abs(means[:, :1]), means[:, :1], means)
+    means = np.where(np.abs(means - means[:, :1]) <= ROUNDING_OF_MEANS * np.abs(means[:, :1]), means[:, :1], means)
     if _second_order(user) and means.ndim == 2:
         return _quadratic_uncertainties(user.loss, means, rules, variances)
     return [_uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in rules]
@@ -496,7 +496,7 @@ def _with_step_error(found: Sequence[Array], caution: float = 1.0) -> Value:
         first, second = np.abs(fine - middle), np.abs(middle - coarse)
         # What halving the step did last time it will do again, at least.
         error = first * np.minimum(1.0, np.where(second > 0, caution * first / second, 1.0))
-        error = np.where((error <= NEGLIGIBLE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
+        error = np.where((error <= EXACT_RELATIVE_ERROR * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
     return Value(fine, error)
 
 

@@ -31,7 +31,7 @@ LINEAR = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
 ROW = "The row of a Record"
 ROUGH = 1e-5
 """Error of a curve that is better than to ask thousands of parts."""
-ROUNDING = 1e-13
+ROUNDING_OF_VARIANCE = 1e-13
 """Share of a variance that may be left by rounding alone."""
 BLOCK = 1_000_000
 """Densities that are worked out at a time."""
@@ -104,7 +104,7 @@ class ReleasedAverages:
 
 def _positive_part(share: Array) -> Array:
     """A share of a variance that is left; what is no more than rounding is nothing."""
-    return np.where(share > ROUNDING, share, 0.0)
+    return np.where(share > ROUNDING_OF_VARIANCE, share, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,9 +45,9 @@ CELLS = 16_000_000
 """Densities that are held at a time."""
 NARROW = 0.5
 """Square of a step over the width of a law from which on its points do not see it."""
-SETTLED = 1e-6
+SETTLED_LAW_ERROR = 1e-6
 """Error of laws that are averaged over many parameter points that is not worth finer points."""
-NEGLIGIBLE = 1e-9
+NEGLIGIBLE_MASS = 1e-9
 """An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
 NEGLIGIBLE_WEIGHT = 1e-14
@@ -115,7 +115,7 @@ class OneRecord:
             found = Curve.from_pieces(grid.pieces, grid.split(self._log_joint_density(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
-            if np.max(best.error) <= SETTLED:
+            if np.max(best.error) <= SETTLED_LAW_ERROR:
                 break
         assert best is not None
         return best.with_tails(*self._tail_orders)
@@ -192,7 +192,7 @@ class OneRecord:
         found = []
         for orders in self._tail_orders:
             place = np.argsort(orders)
-            found.append(orders[place][np.argmax(np.cumsum(weights[place]) > NEGLIGIBLE * weights.sum())])
+            found.append(orders[place][np.argmax(np.cumsum(weights[place]) > NEGLIGIBLE_MASS * weights.sum())])
         return np.array(found)
 
     # -- where it lies ---------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ class _PiecewiseGrid:
         with np.errstate(all="ignore"):
             gap = abs(found.mean() - mean) / np.sqrt(variance) + abs(found.var() / variance - 1)
         return found.less_certain(
-            node_error + (float(min(gap, 1.0)) if gap > NEGLIGIBLE else 0.0) if np.isfinite(gap) else 1.0
+            node_error + (float(min(gap, 1.0)) if gap > NEGLIGIBLE_MASS else 0.0) if np.isfinite(gap) else 1.0
         )
 
     def split(self, values: Array) -> list[Array]:

@@ -45,7 +45,7 @@ ENOUGH = 1e-8
 """Error of a law that is not worth another direction."""
 ENOUGH_OF_SUMS = 5e-6
 """The same where each point takes sums over the records' nodes."""
-NEGLIGIBLE = 1e-12
+ROUNDING_OF_MOMENTS = 1e-12
 """Share of the standard deviation, or of the variance, that counts as rounding."""
 
 
@@ -152,7 +152,7 @@ def _moment_gap(nodes: Nodes, values: Callable[[Array], Array], own_mean: float,
         gap = float(abs(own_mean - mean) / np.sqrt(variance) + abs(own_variance / variance - 1))
         exists = inner > 0.99 * variance
     # A variance that grows with the range of the nodes does not exist, and says nothing.
-    return gap if exists and np.isfinite(gap) and gap > NEGLIGIBLE else 0.0
+    return gap if exists and np.isfinite(gap) and gap > ROUNDING_OF_MOMENTS else 0.0
 
 
 def _mean_and_variance(x: Array, mass: Array) -> tuple[float, float]:

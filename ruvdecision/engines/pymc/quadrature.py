@@ -41,7 +41,7 @@ RELEASES, FEWEST = 100, 8
 """Releases of given data where nothing else was asked for, and how few they may become where they are dear."""
 WORK = 20_000_000
 """Nodes of the parameters times nodes of a record from which on a release is so dear that they become fewer still."""
-SETTLED = 1e-3
+SETTLED_RELATIVE_ERROR = 1e-3
 """Relative error of nodes up to which a number is called settled; the error itself is in the map."""
 TOGETHER = 512
 """Releases that are looked at in one go."""
@@ -199,7 +199,11 @@ class Quadrature(BaseEngine):
         diagnostics = {
             "converged": [
                 i not in bad
-                and (sampled[i].converged if i in sampled else bool(relative_error[i] <= SETTLED and not endless[i]))
+                and (
+                    sampled[i].converged
+                    if i in sampled
+                    else bool(relative_error[i] <= SETTLED_RELATIVE_ERROR and not endless[i])
+                )
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],

@@ -168,4 +168,4 @@ def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None
 def _normal_noise(mask: Mask, source: Source) -> EntryNoise | None:
     """The noise if it is normal, record by record, else None."""
     noise = EntryNoise.of(mask, source)
-    return noise if noise is not None and noise.kind.name == "normal" else None
+    return noise if noise is not None and noise.kind.is_normal else None

@@ -974,3 +974,16 @@ def test_blanks_in_many_columns_are_not_matched_set_by_set(monkeypatch) -> None:
     slow = measure._search_minimal_uniques(keys)
     assert matches.call_count > 250 and quick.sizes == slow.sizes and quick.sizes[1] > 0
     np.testing.assert_array_equal(quick.worth, slow.worth)
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.5])
+def test_the_variance_of_lognormal_rates_is_found_again(variance):
+    """Independent keys, about two records in a cell, every rate times a lognormal factor: 10,000 cells."""
+    rng = np.random.default_rng(11)
+    a, b = (rng.uniform(0.5, 1.5, 100) for _ in range(2))
+    factor = np.exp(rng.normal(-variance / 2, np.sqrt(variance), (100, 100)))
+    counts = rng.poisson(2 * np.outer(a, b) * factor)
+    file = pd.DataFrame(np.repeat(np.argwhere(counts >= 0), counts.ravel(), axis=0), columns=["a", "b"])
+    parts = LogLinearUniques(population=10 * len(file), overdispersed=True)(file, file).parts
+    # The moment's standard error is near .02, and larger where the factors vary.
+    assert parts["log variance"] == pytest.approx(variance, abs=0.06)

@@ -29,3 +29,12 @@ def test_shift_of_a_constant_margin_is_infinite(value: float) -> None:
     seen = Marginals()(original, original.assign(c=2 * value)).table
     assert seen is not None
     assert seen.loc["c", "sd"] == 0.0 and seen.loc["c", "shift"] == np.inf
+
+
+def test_the_correlation_distance_is_that_of_whole_matrices():
+    """The root of the sum of squares over all entries, each pair twice, as Frobenius' norm has it."""
+    rng = np.random.default_rng(3)
+    original = pd.DataFrame(rng.standard_normal((60, 3)), columns=list("abc"))
+    released = original + rng.standard_normal((60, 3))
+    distance = np.linalg.norm(original.corr() - released.corr())
+    assert Pairwise()(original, released).parts["correlation distance"] == pytest.approx(distance, rel=1e-12)

@@ -1232,3 +1232,18 @@ def test_a_design_far_from_the_origin_keeps_its_digits():
     near, far = Linear("y ~ x + z").fit(data), Linear("y ~ x + z").fit(data.assign(x=data.x + 1e6))
     np.testing.assert_allclose(near.estimate[1:], far.estimate[1:], rtol=1e-8)
     np.testing.assert_allclose(near.se[1:], far.se[1:], rtol=1e-8)
+
+
+def test_weights_of_records_count_for_fewer_in_the_null_of_pmse():
+    """Two samples of one population with weights: pMSE is on average its null value, about twice that without weights."""
+    rng = np.random.default_rng(5)
+    ratios, nulls = [], []
+    for _ in range(300):
+        files = [pd.DataFrame(rng.standard_normal((400, 3)), columns=list("abc")) for _ in range(2)]
+        files = [f.assign(w=rng.lognormal(0, 0.83, len(f))) for f in files]
+        parts = Propensity(weights="w")(*files).parts
+        ratios.append(parts["ratio"])
+        nulls.append(parts["null"])
+    plain = Propensity(columns=list("abc"))(*files).parts["null"]
+    assert np.mean(nulls) > 1.7 * plain
+    assert abs(np.mean(ratios) - 1) < 4 * np.std(ratios) / np.sqrt(len(ratios)) + 0.02
