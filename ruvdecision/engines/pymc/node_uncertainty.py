@@ -521,7 +521,9 @@ def _with_error_beside(found: Value, beside: Value) -> Value:
     """A value with an error of at least twice what a second grid beside the first one moves it."""
     with np.errstate(invalid="ignore"):
         moved = 2 * np.abs(np.asarray(found.value) - beside.value)
-    return Value(found.value, np.maximum(found.error, np.where(moved > NEGLIGIBLE * np.abs(found.value), moved, 0.0)))
+    return Value(
+        found.value, np.maximum(found.error, np.where(moved > EXACT_RELATIVE_ERROR * np.abs(found.value), moved, 0.0))
+    )
 
 
 def _relative_error_between_steps(value: Array, error: Array) -> float:
