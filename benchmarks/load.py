@@ -30,16 +30,16 @@ GROWTH: dict[str, dict[str, tuple[list[int], Size]]] = {
     "measure with replicates": {
         "releases": ([25, 50, 100, 200], (2_000, 10, 0)), "n": ([3_000, 10_000, 30_000, 100_000], (0, 10, 5)),
     },
-    **{c: {"n": ([30_000, 100_000, 300_000, 1_000_000], (0, 10, 1)), "p": ([5, 10, 20, 40], (50_000, 0, 1))} for c in (
+    **{c: {"n": ([30_000, 100_000, 300_000, 1_000_000], (0, 10, 1)), "p": ([5, 10, 20, 40], (200_000, 0, 1))} for c in (
         "Noise", "RankSwap", "Microaggregate, each", "Propensity", "NormalKL", "IntervalOverlap", "Marginals",
     )},
     **{c: {"n": ([30_000, 100_000, 300_000, 1_000_000], (0, 10, 1))} for c in (
-        "DataShuffle", "RecordLinkage, 3 known", "KAnonymity", "measure in pieces from csv",
+        "DataShuffle", "RecordLinkage, 3 known", "KAnonymity", "EnergyDistance", "measure in pieces from csv",
     )},
     "TreePropensity": {"n": ([10_000, 30_000, 100_000], (0, 10, 1))},
     "Synthesize, cart": {"n": ([3_000, 10_000, 30_000], (0, 10, 1)), "p": ([5, 10, 20], (5_000, 0, 1))},
     **{c: {"n": ([2_000, 4_000, 8_000, 16_000], (0, 10, 1))} for c in (
-        "Microaggregate, mdav", "EnergyDistance", "MD, all columns", "FellegiSunter", "Cluster, average",
+        "Microaggregate, mdav", "MD, all columns", "FellegiSunter", "Cluster, average",
     )},
 }  # fmt: skip
 

@@ -165,7 +165,7 @@ def evaluate(
     columns = {**first.columns, **second.columns}
     if empirical is not None:
         columns |= empirical.columns()
-        risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
+        risk, utility = empirical.score_column("risk", risk), empirical.score_column("utility", utility)
         notes += (*empirical.notes, *empirical.notes_on_nan())
     draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(

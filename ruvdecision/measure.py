@@ -165,7 +165,7 @@ def measure(
     columns = comparison.columns(parts)
     notes += comparison.notes_on_nan()
     _check_axes(risk, utility, list(columns))
-    axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
+    axes = {role: comparison.score_column(role, given) for role, given in (("risk", risk), ("utility", utility))}
     for role, axis in axes.items():
         if axis is None:
             axes[role] = Column(ABSENT[role])

@@ -616,7 +616,7 @@ def test_comparison_is_reusable(data):
     comparison.add("same", data)
     comparison.add("shifted", data + 1)
     assert comparison.columns()["KL"][0] == 0 < comparison.columns()["KL"][1]
-    assert comparison.axis("risk") is None
+    assert comparison.score_column("risk") is None
 
 
 def xport(columns: dict[str, list[float]]) -> bytes:

@@ -228,8 +228,8 @@ class FiniteBelief(BaseBelief):
             return np.eye(len(self.states))
         size = (len(self.states), len(self.levels))
         if callable(self.likelihood):
-            values = [_value_for_function(self.states, i) for i in range(size[0])]
-            outcomes = [_value_for_function(self.levels, i) for i in range(size[1])]
+            values = [_argument_of_user_function(self.states, i) for i in range(size[0])]
+            outcomes = [_argument_of_user_function(self.levels, i) for i in range(size[1])]
             try:
                 matrix = as_float_array("likelihood", [[self.likelihood(o, v) for o in outcomes] for v in values])
             except RuvError:
@@ -341,6 +341,6 @@ class FiniteBelief(BaseBelief):
         return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 
 
-def _value_for_function(levels: FiniteValues, place: int) -> Any:
+def _argument_of_user_function(levels: FiniteValues, place: int) -> Any:
     """A value as a user's function gets it."""
     return levels.names[place] if levels.labelled or levels.numbers.ndim == 1 else levels.numbers[place]

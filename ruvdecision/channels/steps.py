@@ -245,7 +245,7 @@ NORMAL = NoiseKind()
 
 
 @dataclass(frozen=True)
-class SizeOf:
+class NoiseSize:
     """The standard deviation of noise as a function of the value; with the unit "variance" its square."""
 
     function: Callable[[Any], Any]
@@ -263,7 +263,7 @@ class SizeOf:
             )
         return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
 
-    def of(self, values: Array) -> Array:
+    def standard_deviations(self, values: Array) -> Array:
         """Standard deviations for values of several columns, each handed over by itself; 0 where one is missing."""
         known = ~np.isnan(values)
         out = np.stack([self.at(column) for column in values.T], axis=1)
@@ -289,7 +289,7 @@ class AddNoise(Step):
     covariance: Array
     kind: NoiseKind = NORMAL
     common: bool = False
-    size: SizeOf | None = None
+    size: NoiseSize | None = None
     do = "Use plain normal noise, or measure its releases with ruv.measure"
 
     @property
@@ -314,7 +314,7 @@ class AddNoise(Step):
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         n, k = values.shape
         noise = self.kind.draw((1 if self.common else n, k), rng)
-        sd = self.standard_deviations(n) if self.size is None else self.size.of(values)
+        sd = self.standard_deviations(n) if self.size is None else self.size.standard_deviations(values)
         wiped: NDArray[np.bool_] = np.isinf(0.0 if sd is None else sd)
         if sd is not None:
             noise *= np.where(wiped, 0.0, sd)

@@ -195,7 +195,7 @@ def frontier_probability_of(
     shown = {}
     for name, end in drawn_ends.items():
         value, error = rumap.column(name)
-        shown[name] = value[known], _drawable_errors(value, error)[known] * (1.0 if end == "lower" else -1.0)
+        shown[name] = value[known], _errors_for_draws(value, error)[known] * (1.0 if end == "lower" else -1.0)
     fits = np.asarray(candidates, dtype=bool)[known]
     degrees = degrees_of(rumap)
     j = names.index("risk") if limited else 0
@@ -230,7 +230,7 @@ def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Arra
     sharply.
     """
     values = {n: rumap.column(n).value for n in criterion.arguments}
-    scale = {n: _drawable_errors(*rumap.column(n)) for n in criterion.arguments}
+    scale = {n: _errors_for_draws(*rumap.column(n)) for n in criterion.arguments}
     uncertain = np.any([e > 0 for e in scale.values()], axis=0)
     exact = criterion.value(values)
     if not np.any(uncertain):
@@ -344,10 +344,10 @@ def _cost_columns(
     found = [_CostColumn.of(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
     costs = np.stack([snap_ties(a.costs[known], tolerance) for a in found])
-    return found, known, costs, np.stack([_drawable_errors(a.costs[known], a.errors[known]) for a in found])
+    return found, known, costs, np.stack([_errors_for_draws(a.costs[known], a.errors[known]) for a in found])
 
 
-def _drawable_errors(values: Array, errors: Array) -> Array:
+def _errors_for_draws(values: Array, errors: Array) -> Array:
     """Errors to draw with: none where a value is infinite or its error is not known."""
     return np.where(np.isfinite(values) & np.isfinite(errors), errors, 0.0)
 

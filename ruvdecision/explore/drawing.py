@@ -21,7 +21,7 @@ from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..maps.show import clean_text, format_entry, format_number
 from ..plots.axes import Window, decades, window
-from ..plots.map import all_curves, region_of, typical_errors_in_words
+from ..plots.map import all_curves, points_to_keep_in_view, typical_errors_in_words
 from ..plots.theme import STYLES
 from ..posteriors import Drawn
 from ..protocols import Array
@@ -162,7 +162,7 @@ class MapDrawing(Drawing):
     def show(self, rumap: RUMap, max_risk: float, choice: Choice | None) -> None:
         """Draw a map anew."""
         case = worst_case(rumap)
-        self._set_axes(rumap, region_of(case, choice, max_risk))
+        self._set_axes(rumap, points_to_keep_in_view(case, choice, max_risk))
         x, y = self.place("x", rumap.utility), self.place("y", rumap.risk)
         shown = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
         why = explain_releases(rumap)

@@ -339,7 +339,7 @@ class Page:
 
     # -- what users believe -----------------------------------------------------------------------------
 
-    def _beliefs_of_row(self, built: Built, slow: bool) -> list[BeliefView]:
+    def _beliefs_after_chosen_release(self, built: Built, slow: bool) -> list[BeliefView]:
         mask = None if self.row is None or built.rumap.masks is None else built.rumap.masks[self.row]
         if built.beliefs is None or mask is None:
             return []
@@ -349,7 +349,7 @@ class Page:
             return [BeliefView("intruder", "", words=f"No posterior can be drawn here: {error_message(error)}")]
 
     def _show_beliefs(self, built: Built, slow: bool = False, found: list[BeliefView] | None = None) -> None:
-        found = self._beliefs_of_row(built, slow) if found is None else found
+        found = self._beliefs_after_chosen_release(built, slow) if found is None else found
         self.sample.visible = any(belief.slow for belief in found)
         self.believing.visible = bool(found)
         for k, sheet in enumerate(self.sheets):
@@ -364,7 +364,7 @@ class Page:
         """Sample the posteriors of the release looked at, beside the page."""
         if self.built is None:
             return
-        built, job = self.built, Job(lambda: self._beliefs_of_row(built, True)).run_in_thread()
+        built, job = self.built, Job(lambda: self._beliefs_after_chosen_release(built, True)).run_in_thread()
         self.sample.disabled = True
 
         def poll() -> None:

@@ -19,8 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 import panel as pn
 from bokeh.server.server import Server as BokehServer
 from panel.io.server import get_server
+from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPHeaders
 from tornado.ioloop import IOLoop
+from tornado.iostream import IOStream
 from tornado.web import OutputTransform
 
 from ..checks import check_integer
@@ -37,6 +39,8 @@ LARGEST = 400_000_000
 REQUEST = 2**20
 #: Seconds that a request may take to arrive; who is slower is cut off.
 SLOWEST = 30.0
+#: Connections that may ask for something at a time, and the share of the system's descriptors that they may hold.
+MOST, SHARE = 400, 0.4
 HEADERS = {
     # Panel runs inline scripts of its own; nothing is fetched from elsewhere, and nobody may put the page into a frame.
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src "
@@ -62,6 +66,38 @@ class Headers(OutputTransform):
         if "html" in headers.get("Content-Type", ""):
             headers["Cache-Control"] = "no-store"
         return status_code, headers, chunk
+
+
+class Waiting:
+    """The connections that ask for something: where there are too many, the oldest makes room for the next.
+
+    A program has only so many descriptors, and without one it cannot accept whoever comes. An open page does not count:
+    its connection is no longer one that asks.
+    """
+
+    def __init__(self, server: HTTPServer) -> None:
+        self.server, self.take_over = server, server.handle_stream
+        self.streams: list[IOStream] = []
+        self.most = most_connections()
+
+    def admit(self, stream: IOStream, address: tuple[object, ...]) -> None:
+        """Take a new connection in."""
+        asking = {id(one.stream) for one in self.server._connections}
+        self.streams = [one for one in self.streams if id(one) in asking and not one.closed()]
+        while len(self.streams) >= self.most:
+            self.streams.pop(0).close()
+        self.streams.append(stream)
+        self.take_over(stream, address)
+
+
+def most_connections() -> int:
+    """As many as leave most of the program's descriptors to its pages and files."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return MOST
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST if most == resource.RLIM_INFINITY else max(min(MOST, int(SHARE * most)), 8)
 
 
 class Server:
@@ -153,6 +189,7 @@ class Server:
                 last = error
             else:
                 made._tornado.transforms.append(Headers)
+                made._http.handle_stream = Waiting(made._http).admit
                 made.start()
                 return made
         where = f"port {port}" if port else f"port {PORT} to {PORT + TRIES - 1}" if port is None else "a free port"

@@ -125,7 +125,7 @@ class Frame:
         """
         new = np.asarray(values)
         if self.plain and new.dtype == np.float64 and list(positions) == list(range(self.labels.shape[1])):
-            return Numbers.with_labels_of(self, new)
+            return NumericFrame.with_labels_of(self, new)
         return replace(self, table=_replace_columns(self.table, new, positions))
 
     def put(self, columns: Mapping[int, Any]) -> Frame:
@@ -185,14 +185,14 @@ def for_each_file(function: Callable[..., object], *releases: object) -> Any:
     return found if files_of(releases[0]) is releases[0] else found[0]
 
 
-class Numbers(Frame):
+class NumericFrame(Frame):
     """A frame of plain numbers whose table is put together when somebody asks for it: many only want the numbers."""
 
     _labels: Any = None
     _values: Any = None
 
     @classmethod
-    def with_labels_of(cls, labels: Frame, values: Array) -> Numbers:
+    def with_labels_of(cls, labels: Frame, values: Array) -> NumericFrame:
         """These numbers under the labels of another frame of plain numbers."""
         frame = object.__new__(cls)
         # All that a frozen dataclass holds but the table.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.steps import AddNoise, FileFacts, NoiseKind, Opaque, SizeOf, Step
+from ..channels.steps import AddNoise, FileFacts, NoiseKind, NoiseSize, Opaque, Step
 from ..checks import (
     Columns,
     as_float_array,
@@ -232,7 +232,7 @@ class Noise(Mask):
     def _noise_step(self, n: int, chosen: tuple[int, ...], numbers: Array, data_covariance: Array | None) -> AddNoise:
         """The noise on n records: covariances of shape (masks, kinds of rows, k, k), and the rows of each kind."""
         value, k, rows = self._given_size, len(chosen), None
-        size = SizeOf(value, self.unit) if callable(value) else None
+        size = NoiseSize(value, self.unit) if callable(value) else None
         if size is not None:
             covariance = np.eye(k)[None, None]
         elif self.unit in ("variance", "sd") and is_per_record(value, n, k):

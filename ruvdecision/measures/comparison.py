@@ -159,7 +159,7 @@ class Findings:
                 columns[f"{item.name}.{name}"] = np.array([_mean_of_replicates(v, [0.0])[0] for v in values])
         return columns
 
-    def axis(self, role: str, given: Any = None) -> Any:
+    def score_column(self, role: str, given: Any = None) -> Any:
         """The column that is the map's risk or utility, turned so that more of it is more risk or utility.
 
         The first measure of the role if nothing is given, None if there is none. What is not the name of a measure is

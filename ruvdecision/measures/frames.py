@@ -340,9 +340,9 @@ def nonzero_standard_deviations(
     return found
 
 
-def refuse_constant(who: str, which: str, names: Iterable[Hashable], spread: Array) -> None:
+def refuse_constant(who: str, which: str, names: Iterable[Hashable], sd: Array) -> None:
     """Raise an error that names the columns without variation."""
-    flat = ", ".join(str(c) for c, s in zip(names, spread, strict=True) if s == 0)
+    flat = ", ".join(str(c) for c, s in zip(names, sd, strict=True) if s == 0)
     if flat:
         what = f"{who} needs columns that vary in {which}"
         raise InputError(what, f"constant {flat}", "Leave them out with columns=[...]")

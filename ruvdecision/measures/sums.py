@@ -127,12 +127,12 @@ def nonsingular_covariance(who: str, moments: ColumnMoments) -> Array:
     covariance = checked_covariance(who, "the original", moments)
     if not is_singular(covariance):
         return covariance
-    spread = np.sqrt(np.diag(covariance))
-    refuse_constant(who, "the original", moments.names, spread)
-    if moments.n <= len(spread):
-        sizes = f"{moments.n} rows, {len(spread)} columns"
+    sd = np.sqrt(np.diag(covariance))
+    refuse_constant(who, "the original", moments.names, sd)
+    if moments.n <= len(sd):
+        sizes = f"{moments.n} rows, {len(sd)} columns"
         raise InputError(f"{who} needs more rows than columns in the original", sizes, "Choose fewer columns")
-    vector = np.linalg.eigh(covariance / np.outer(spread, spread))[1][:, 0]
+    vector = np.linalg.eigh(covariance / np.outer(sd, sd))[1][:, 0]
     involved = [n for n, v in zip(moments.names, vector, strict=True) if abs(v) > 1e-6]
     raise InputError(
         f"{who} needs columns that are not linear functions of each other in the original",
@@ -143,8 +143,8 @@ def nonsingular_covariance(who: str, moments: ColumnMoments) -> Array:
 
 def is_singular(covariance: Array) -> bool:
     """True if a variable is constant, or a linear function of the others to rounding."""
-    spread = np.sqrt(np.diag(covariance))
-    return bool(np.any(spread == 0)) or float(np.linalg.eigvalsh(covariance / np.outer(spread, spread))[0]) < 1e-13
+    sd = np.sqrt(np.diag(covariance))
+    return bool(np.any(sd == 0)) or float(np.linalg.eigvalsh(covariance / np.outer(sd, sd))[0]) < 1e-13
 
 
 @dataclass(frozen=True)

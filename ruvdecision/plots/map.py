@@ -176,7 +176,7 @@ class MapDrawing:
         rumap, max_risk, chosen, shown = self.rumap, self.max_risk, self.chosen, self.shown
         wide, tall = (w[np.isfinite(w)] for w in self.wall) if self.wall else (rumap.utility[:0], rumap.risk[:0])
         case = worst_case(rumap)
-        region = region_of(case, chosen, max_risk)
+        region = points_to_keep_in_view(case, chosen, max_risk)
         drawn = np.append(rumap.utility[shown], wide), np.append(rumap.risk[shown], tall)
         set_axes(ax, rumap, [*zip(drawn, region, (rumap.utility_score, rumap.risk_score), strict=True)], self.log)
 
@@ -357,7 +357,7 @@ def set_axes(
     hide_frame(ax, look_of(ax), "both", ("top", "right"))
 
 
-def region_of(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
+def points_to_keep_in_view(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
     """Utilities and risks that a reader must see: frontier, choice and threshold."""
     if case is None:
         return np.empty(0), np.empty(0)

@@ -43,8 +43,8 @@ def replicate_error(values: Array) -> Array:
     array([1., 0.])
     """
     infinite = np.isinf(values).any(axis=0)
-    spread = np.where(infinite, 0.0, values).std(axis=0, ddof=1)
-    return np.asarray(spread / np.sqrt(len(values)))
+    sd = np.where(infinite, 0.0, values).std(axis=0, ddof=1)
+    return np.asarray(sd / np.sqrt(len(values)))
 
 
 def mean_of_replicates(each: Value) -> Value:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from ..checks import Data, Seed, as_seed_sequence, as_tuple, check_choice, check_flags, check_integer, check_number
 from ..engines.rules.clipped_noise import as_bounds, check_inside
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
-from ..engines.rules.source import Source
+from ..engines.rules.source import RecordSource
 from ..errors import InputError
 from ..losses import Quadratic
 from ..maps.columns import Labels, number_duplicates
@@ -37,6 +37,8 @@ TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percen
 """The six targets of the paper."""
 CHUNK = 40_000
 """Released values that are held at a time, or one release if it is larger: they stay in the processor's cache."""
+TOGETHER = 4
+"""Snoopers whose losses are averaged at once."""
 
 
 def empirical(
@@ -125,7 +127,7 @@ def empirical(
     curves = [(target, state) for target in wanted for state in states]
     loss = Quadratic()
     snoopers = [Snooper(Row() if state == "index" else Ranked(target), target, loss) for target, state in curves]
-    source = Source(len(x), 1, (0,), "vector", x, x[:, None])
+    source = RecordSource(len(x), 1, (0,), "vector", x, x[:, None])
     works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu"), loss), *snoopers)]
     solved = {}
     if "simulate" in methods:
@@ -194,9 +196,10 @@ def _simulated_uncertainties(
     centre, rng = table.mean(), np.random.default_rng(seed)
     x, low, high = table[:, 0] - centre, bounds[0] - centre, bounds[1] - centre
     n, size = len(x), len(deviations)
-    places = np.array([w.place for w in works[1:]])
-    ranked = np.flatnonzero([w.rule.rank(n) is not None for w in works[1:]])
-    ranks = places[ranked]
+    # Those who take a row first, then those who take a rank, for which a release is sorted.
+    order = sorted(range(1, len(works)), key=lambda i: works[i].rule.rank(n) is not None)
+    places, truths = (np.array([f(works[i]) for i in order]) for f in (lambda w: w.place, lambda w: w.known_truth[0]))
+    by_row = sum(works[i].rule.rank(n) is None for i in order)
     estimates = np.empty((size, replicates, len(places)))
     sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
     step = min(replicates, max(1, CHUNK // n))
@@ -209,19 +212,23 @@ def _simulated_uncertainties(
             np.multiply(draws, deviations[g], out=released)
             released += records[: len(draws)]
             released.clip(low, high, out=released)  # a bound of its own would take three times as long
-            taken = estimates[g, block]
-            taken[:] = released.take(places, axis=1)
-            if ranked.size:
-                released.sort(axis=1)
-                taken[:, ranked] = released.take(ranks, axis=1)
             sums[g, block], squares[g, block] = released @ ones, np.vecdot(released, released)
+            estimates[g, block, :by_row] = released.take(places[:by_row], axis=1)
+            if by_row < len(places):
+                released.sort(axis=1)
+                estimates[g, block, by_row:] = released.take(places[by_row:], axis=1)
     variances = (squares - sums**2 / n) / (n * (n - 1))
     moments = np.stack([centre + sums / n, variances], axis=2)
-    scientist, *snoopers = works
-    shares = scientist.average(*scientist.costs(moments, np.empty(0)))
-    estimates += centre
-    found = zip(snoopers, np.moveaxis(estimates, 2, 0), strict=True)
-    return [shares, *(w.average(w.user.loss.cost(each, w.known_truth, False), 0.0) for w, each in found)]
+    scientist = works[0]
+    found = {0: scientist.average(*scientist.costs(moments, np.empty(0)))}
+    # All have the scientist's loss. A few at a time: one by one takes longer, and so do arrays beyond the cache.
+    for first in range(0, len(places), TOGETHER):
+        some = slice(first, first + TOGETHER)
+        taken = np.ascontiguousarray(np.moveaxis(estimates[:, :, some], 2, 0))
+        costs = scientist.user.loss.cost(taken, (truths[some] - centre)[:, None, None], False)
+        mean = scientist.average(costs.reshape(-1, replicates), 0.0).reshaped(-1, size)
+        found.update(zip(order[some], map(Value, *mean), strict=True))
+    return [found[i] for i in range(len(works))]
 
 
 # -- checks ------------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ class Identity(BaseTarget):
             return np.arange(n)
         return check_positions("row", as_tuple(self.row), n)
 
-    def columns_in(self, names: Sequence[Hashable]) -> list[int]:
+    def known_positions(self, names: Sequence[Hashable]) -> list[int]:
         """Positions of the known columns among ``names``."""
         return list(range(len(names))) if self.known is None else check_columns("known", self.known, names)
 

@@ -698,3 +698,29 @@ def test_a_programme_that_takes_too_many_steps_is_refused(monkeypatch):
     intruder = User(belief, Record(0), ZeroOne())
     with pytest.raises(RuvError, match="takes too many steps; got more than"):
         limit(intruder, User(belief, Record(0), Absolute()), max_risk=[1.5], progress=False)
+
+
+@pytest.mark.parametrize("most", [0, 20_000, 200_000, 2_000_000])
+def test_risk_bounds_that_share_their_work_have_the_limit_between_bound_and_mechanism(most, monkeypatch):
+    """25 default bounds took five minutes: now one programme's line and one bound's mechanism serve the others."""
+    belief = FiniteBelief(np.arange(8.0))
+    intruder = User(belief, Record(0), Absolute())
+    scientist = User(belief, Functional(lambda x: (x - 2) ** 2, of=Record(0)), Quadratic())
+    risks = np.linspace(0.52, 2.5, 8)
+    one_by_one = [limit(intruder, scientist, risk, progress=False) for risk in risks]
+    exact = np.array([float(one.scientist_uncertainty[0]) for one in one_by_one])
+    assert max(float(one.gap[0]) for one in one_by_one) < 1e-7
+    monkeypatch.setattr(programme, "MOST_WORK_FOR_ALL", most)
+    together = limit(intruder, scientist, risks, progress=False)
+    met = ~np.isnan(exact)
+    assert met.sum() >= 5 and together.certain
+    assert np.all(together.scientist_uncertainty[met] <= exact[met] + 1e-8)
+    assert np.all(together.reached[1][met] >= exact[met] - 1e-8)
+    assert np.all(together.reached_risk[met] <= risks[met] * (1 + 1e-8))
+    for matrix, kept, left in zip(together.matrices, *together.reached, strict=True):
+        if matrix is not None:
+            assert np.allclose(matrix.sum(axis=1), 1) and matrix.min() >= 0 and kept >= 0 and left >= 0
+    if most >= 2_000_000:
+        assert together.gap[met].max() < 1e-4
+    else:
+        assert "for that of all bounds" in together.notes[1]

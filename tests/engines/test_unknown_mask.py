@@ -125,16 +125,16 @@ def test_releases_in_smaller_spaces() -> None:
         Suppress(),
     ]
     mixture = NormalMixture(User(belief, Record(0), Quadratic(), knows_mask=False, mask_prior=masks), masks[0])
-    averaged = mixture.weights(masks[1].release(np.arange(4.0), 3)[:, None])
+    averaged = mixture.candidate_weights(masks[1].release(np.arange(4.0), 3)[:, None])
     assert averaged[0] == 0 and averaged[3] == 0 and averaged[1] > 0 and averaged[2] > 0
-    np.testing.assert_allclose(mixture.weights(np.array([[0.1], [2.0], [1.0], [5.0]])), [1, 0, 0, 0])
-    np.testing.assert_allclose(mixture.weights(np.full((4, 1), np.nan)), [0, 0, 0, 1])
+    np.testing.assert_allclose(mixture.candidate_weights(np.array([[0.1], [2.0], [1.0], [5.0]])), [1, 0, 0, 0])
+    np.testing.assert_allclose(mixture.candidate_weights(np.full((4, 1), np.nan)), [0, 0, 0, 1])
     # Far from the origin the equal averages are equal up to more rounding.
     far = NormalBelief(records=4, variance=2.0, prior_mean=1e9, prior_variance=5.0)
     distant = NormalMixture(User(far, Record(0), Quadratic(), knows_mask=False, mask_prior=masks[:3]), masks[0])
-    assert distant.weights(masks[1].release(1e9 + np.arange(4.0) / 3, 3)[:, None])[0] == 0
+    assert distant.candidate_weights(masks[1].release(1e9 + np.arange(4.0) / 3, 3)[:, None])[0] == 0
     with pytest.raises(InputError, match="cannot come from any mask"):
-        mixture.weights(np.array([[0.1], [np.nan], [1.0], [5.0]]))
+        mixture.candidate_weights(np.array([[0.1], [np.nan], [1.0], [5.0]]))
 
 
 # -- posteriors ----------------------------------------------------------------------------------------

@@ -98,6 +98,40 @@ def test_a_hundred_slow_connections_shut_nobody_out(server: Server) -> None:
             line.close()
 
 
+FEW_DESCRIPTORS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+from ruvdecision.explore import open_server
+with open_server(port=0) as server:
+    print(server.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of descriptors are a thing of Unix")
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
+def test_more_slow_connections_than_descriptors_shut_nobody_out(said: bytes) -> None:
+    child = subprocess.Popen([sys.executable, "-c", FEW_DESCRIPTORS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    slow: list[socket.socket] = []
+    try:
+        assert child.stdout is not None
+        url = child.stdout.readline().decode().strip()
+        port = int(url.split(":")[2].split("/")[0])
+        for _ in range(300):
+            slow.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+            with contextlib.suppress(OSError):
+                slow[-1].sendall(said)
+        for _ in range(3):
+            with urllib.request.urlopen(f"{url}static/js/bokeh.min.js", timeout=10) as answer:
+                assert answer.status == 200
+    finally:
+        for line in slow:
+            line.close()
+        child.kill()
+        child.communicate()
+
+
 def test_who_is_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ruvdecision.explore.server.SLOWEST", 0.3)
     with open_server(port=0) as hasty:

@@ -27,7 +27,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_array_equal
 
 import ruvdecision as ruv
-from ruvdecision.engines.rules.source import Source
+from ruvdecision.engines.rules.source import RecordSource
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
@@ -246,8 +246,8 @@ def test_workers_may_change_between_runs(tmp_path: Path) -> None:
 def test_masks_that_share_their_draws_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated snooper draws records and noise once for all masks; a checkpoint must not make it do so for each."""
     drawn: list[int] = []
-    draw = Source.draw
-    monkeypatch.setattr(Source, "draw", lambda self, seeds: drawn.append(len(seeds)) or draw(self, seeds))
+    draw = RecordSource.draw
+    monkeypatch.setattr(RecordSource, "draw", lambda self, seeds: drawn.append(len(seeds)) or draw(self, seeds))
     snooper = ruv.Snooper(np.max, ruv.Maximum())
     masks = [ruv.Noise(sd=0.1 * k) for k in range(1, 41)]
     users = {"intruder": snooper, "scientist": snooper}

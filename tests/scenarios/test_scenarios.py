@@ -866,3 +866,35 @@ def test_what_is_not_offered_says_so(settings_: dict[str, object], words: str) -
 def test_bad_input_to_the_parts(call: Callable[[], object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         call()
+
+
+@pytest.mark.parametrize(("prior", "rank"), [("known", 2), (("normal", 3.0), 2), (("normal", 0.4), 5), ("flat", 1)])
+def test_the_order_statistic_of_records_with_an_unknown_mean(prior: Any, rank: int) -> None:
+    """Half the mean squared difference of two files drawn from the posterior, by dense conditioning on the release."""
+    n, variance, noise, draws = 5, 2.0, 0.8, 200_000
+    rng = np.random.default_rng(3)
+    between = {"known": 0.0, "flat": 1e7}.get(prior, 0.0) if isinstance(prior, str) else prior[1]
+    own = variance * np.eye(n) + between
+    gain = own @ np.linalg.inv(own + noise * np.eye(n))
+    root = np.linalg.cholesky((np.eye(n) - gain) @ own)
+    # A flat prior leaves the release's place open, which moves all records alike.
+    law = np.linalg.cholesky(variance * np.eye(n) + (0.0 if prior == "flat" else between) + noise * np.eye(n))
+    centre = (rng.standard_normal((draws, n)) @ law.T) @ gain.T
+    one, two = (np.sort(centre + rng.standard_normal((draws, n)) @ root.T, axis=1)[:, rank - 1] for _ in range(2))
+    half = np.square(one - two) / 2
+    assert abs(
+        float(bayes.order_statistic_mse(n, variance, noise, rank, prior)) - half.mean()
+    ) < 4 * half.std() / np.sqrt(draws)
+
+
+def test_the_percentile_with_an_unknown_variance() -> None:
+    """What the files' mean and variance tell of mu + z sigma, over many large files with a variance that is not one."""
+    n, variance, noise, p, files = 40_000, 2.5, 0.7, 0.9, 200_000
+    rng = np.random.default_rng(4)
+    released = variance + noise
+    means = rng.standard_normal(files) * np.sqrt(released / n)
+    variances = released * rng.chisquare(n - 1, files) / (n - 1)
+    found = np.var(means + stats.norm.ppf(p) * np.sqrt(variances - noise))
+    assert_allclose(
+        bayes.percentile_mse_with_unknown_variance(n, variance, noise, p), found, rtol=4 * np.sqrt(2 / files) + 2e-4
+    )

@@ -213,8 +213,9 @@ def limit(
     -----
     Outputs are labelled by the scientist's best estimate, which loses nothing. Where her estimates form a continuum
     they are cut into cells with costs that bound hers from below, refined where they are used; ``gap`` says what is
-    left between bound and mechanism, and ``certain`` whether the bound is proved. The search at each risk bound ends
-    after a number of steps at the latest, and ``notes`` says where it did.
+    left between bound and mechanism, and ``certain`` whether the bound is proved. The search at each risk bound, and at
+    all of them together, ends after a number of steps at the latest, and ``notes`` says where it did: few bounds, or
+    one, come closer than many.
 
     Examples
     --------
@@ -242,11 +243,10 @@ def limit(
     found: list[BestMechanism | None] = [None] * len(bounds)
     room = 1e-12 * max(abs(before[0]), 1e-300)
     with Bar(f"The limit at {len(bounds)} risk bounds", progress) as bar:
-        # From loose bounds to tight ones: what a bound teaches serves its neighbour.
-        for done, i in enumerate(np.argsort(least)):
-            if least[i] <= before[0] + room:
-                found[i] = solver.solve(min(max(least[i], after[0]), before[0]))
-            bar.update((done + 1) / len(bounds))
+        met = [int(i) for i in np.argsort(least) if least[i] <= before[0] + room]
+        wanted = [min(max(float(least[i]), after[0]), before[0]) for i in met]
+        for i, best in zip(met, solver.solve_all(wanted, bar.update), strict=True):
+            found[i] = best
     notes = list(solver.notes)
     unmet = found.count(None)
     if unmet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import ndtr
@@ -85,9 +85,12 @@ class FileProgramme:
         """What the files are and what the outputs."""
         return self.about, self.programme.words()
 
-    def solve(self, least: float) -> BestMechanism:
-        """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
-        found = self.programme.solve(least)
+    def solve_all(self, wanted: Sequence[float], on_progress: Callable[[float], None]) -> list[BestMechanism]:
+        """The best mechanism for each uncertainty that the intruder is to keep."""
+        return [self._written(found) for found in self.programme.solve_all(wanted, on_progress)]
+
+    def _written(self, found: BestMechanism) -> BestMechanism:
+        """A mechanism with its outputs put together, and as a mask."""
         matrix, labels = self._merge_equal_estimates(found.matrix)
         intruder, scientist = self.users.uncertainty(matrix)
         matrix = matrix[self.group]

@@ -8,6 +8,7 @@ as columns when its prices say that they pay; when none pays, the programme's va
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ...numerics.semidefinite import symmetric_root
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Ints
-from .programme import TOLERANCE, BestMechanism, TwoUsers, solve_restricted_programme
+from .programme import TOLERANCE, BestMechanism, TwoUsers, solve_in_turn, solve_restricted_programme
 
 ROUNDS = 400
 PIECES = 8
@@ -55,6 +56,10 @@ class Mixtures:
             and intruder.knowledge_count == intruder.values.ndim == 1
             and bool(np.all(intruder.chance > 0))
         )
+
+    def solve_all(self, wanted: Sequence[float], on_progress: Callable[[float], None]) -> list[BestMechanism]:
+        """The best mechanism for each uncertainty that the intruder is to keep."""
+        return solve_in_turn(self.solve, wanted, on_progress)
 
     def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""

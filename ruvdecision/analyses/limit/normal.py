@@ -16,6 +16,7 @@ mechanism at all does better, linear or not.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +33,7 @@ from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
-from .programme import BestMechanism
+from .programme import BestMechanism, solve_in_turn
 
 LARGEST = 300
 """Most entries of b."""
@@ -89,6 +90,10 @@ class NormalTwoUsers:
     def after(self) -> tuple[float, float]:
         """Both users' uncertainty when all that the mechanism takes in is released."""
         return self.uncertainty(np.zeros((self.root.shape[1],) * 2))
+
+    def solve_all(self, wanted: Sequence[float], on_progress: Callable[[float], None]) -> list[BestMechanism]:
+        """The best mechanism for each uncertainty that the intruder is to keep."""
+        return solve_in_turn(self.solve, wanted, on_progress)
 
     def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""

@@ -13,10 +13,12 @@ the programme is a bound for every mechanism, and each matrix found a mechanism.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csc_array, csr_array
 
@@ -31,6 +33,10 @@ FEW = 12
 MOST_LABELS = 600
 MOST_WORK = 1_000_000_000
 """Steps of the solver times unknowns that the search at one risk bound may take; `gap` says how far it came."""
+MOST_WORK_FOR_ALL = 2 * MOST_WORK
+"""The same for all risk bounds together; what is found for some then serves the others."""
+FIRST = 4
+"""One part in so many of that work goes to each bound alike, the rest to those that are farthest from their bound."""
 GROWTH = 3
 """How much more work a programme is after its cells were split."""
 MOST_WORK_AT_ONCE = 20 * MOST_WORK
@@ -120,6 +126,17 @@ class BestMechanism:
     mask: Mask | None = None
 
 
+def solve_in_turn(
+    solve: Callable[[float], BestMechanism], wanted: Sequence[float], on_progress: Callable[[float], None]
+) -> list[BestMechanism]:
+    """Each on its own."""
+    found = []
+    for least in wanted:
+        found.append(solve(least))
+        on_progress(len(found) / len(wanted))
+    return found
+
+
 class Programme:
     """The programme of two users. What one bound on the intruder teaches (cells and cuts) serves the next."""
 
@@ -128,25 +145,86 @@ class Programme:
         self.labels = estimates_for(users.scientist)
         nothing = self._losses_by_file(users.intruder.joint.sum(axis=0))
         self.cuts: list[list[Array]] = [[nothing] for _ in range(len(self.labels))]
-        files = len(users.intruder.joint)
-        self.columns = np.concatenate([np.eye(files), np.ones((1, files))])
+        self.columns = self._plain_columns()
         """Columns of mechanisms that were found, to mix the best mechanism from."""
         self.rounds = 3 * FEW if users.intruder.lists_estimates else FEW
         if (users.intruder.lists_estimates and self.labels.quick) or (
             users.scientist.lists_estimates and len(self.labels) <= 60
         ):
             self.rounds = ROUNDS
-        self.work = 0
-        """Steps times unknowns that the search has taken at this risk bound."""
+        self.work, self.most = 0, MOST_WORK
+        """Steps times unknowns that the search has taken at this risk bound, and may take."""
         self.ended_early = 0
         """Risk bounds at which the search ended for its work."""
+        self.least = users.after[1]
+        """The scientist's uncertainty when the file itself is released."""
+        self.lines: list[tuple[float, float, float]] = []
+        """A goal, the programme's value there and its slope: the value is convex in the goal, so that the line through
+        it is below the scientist's uncertainty at every other goal, too."""
+
+    def solve_all(self, wanted: Sequence[float], on_progress: Callable[[float], None]) -> list[BestMechanism]:
+        """The best mechanism for each uncertainty that the intruder is to keep, with a limit to the work of all."""
+        if len(wanted) <= 1:
+            return solve_in_turn(self.solve, wanted, on_progress)
+        found: list[BestMechanism] = []
+        left, small = MOST_WORK_FOR_ALL, TOLERANCE * self.users.units[1]
+        for i, least in enumerate(wanted):
+            # From loose bounds to tight ones: what a bound teaches serves its neighbour.
+            if left > 0:
+                self.most = min(MOST_WORK, left // (FIRST * (len(wanted) - i)))
+                found.append(self.solve(least))
+                left -= self.work
+            else:
+                self.ended_early += 1
+                found.append(self.users.mechanism(np.ones((len(self.users.intruder.joint), 1)), least, -np.inf))
+            on_progress((i + 1) / (len(wanted) + 1))
+        if not self.ended_early:
+            return found
+        again = set(range(len(wanted)))
+        while True:
+            # Then where bound and mechanism are farthest apart, one after the other.
+            used = [one.matrix.T[one.matrix.max(axis=0) > 1e-12] for one in found]
+            outputs = self._priced(
+                np.concatenate([self._plain_columns(), *(c / c.max(axis=1, keepdims=True) for c in used)])
+            )
+            found = [self._share(best, least, outputs) for best, least in zip(found, wanted, strict=True)]
+            gaps = [best.scientist - best.bound for best in found]
+            worst = max(again, key=gaps.__getitem__, default=0)
+            if left <= 0 or worst not in again or gaps[worst] <= small:
+                self.ended_early = sum(gap > small for gap in gaps)
+                return found
+            again.discard(worst)
+            self.most = min(MOST_WORK, left // 2 + 1)
+            better = self.solve(wanted[worst])
+            left -= self.work
+            bound = max(better.bound, found[worst].bound)
+            found[worst] = replace(_better_for_scientist(found[worst], better), bound=bound)
+
+    def _share(self, best: BestMechanism, least: float, outputs: Outputs) -> BestMechanism:
+        """The mechanism and the bound with what was found at all other risk bounds."""
+        goal, unit = least / self.users.units[0], self.users.units[1]
+        if best.scientist - best.bound <= TOLERANCE * unit:
+            return best
+        bound = max(best.bound, self._bound_of_lines(goal)) if self.certain else best.bound
+        best = _better_for_scientist(best, self.users.mechanism(outputs.mix(goal)[0], least, bound))
+        return replace(best, bound=min(bound, best.scientist) if self.certain else best.scientist)
+
+    def _bound_of_lines(self, goal: float) -> float:
+        """What the file itself, and the programmes that were solved at other goals, say of this one."""
+        lines = (value + slope * (goal - at) for at, value, slope in self.lines)
+        return max(max(lines, default=0.0) * self.users.units[1], self.least)
+
+    def _plain_columns(self) -> Array:
+        """The file itself, and nothing."""
+        files = len(self.users.intruder.joint)
+        return np.concatenate([np.eye(files), np.ones((1, files))])
 
     def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
         users, (unit_i, unit_s) = self.users, self.users.units
         goal = least / unit_i
         best: BestMechanism | None = None
-        bound = -np.inf
+        bound = self._bound_of_lines(goal) if self.certain else -np.inf
         self.work = 0
         for _ in range(self.rounds):
             before = self.work
@@ -159,10 +237,10 @@ class Programme:
             if best.scientist - bound <= TOLERANCE * unit_s:
                 break
             self.columns = np.concatenate([self.columns, columns / columns.max(axis=1, keepdims=True)])
-            if self.work + last > MOST_WORK:
+            if self.work + last > self.most:
                 self.ended_early += 1
                 break
-            may_split = self.work + GROWTH * last <= MOST_WORK
+            may_split = self.work + GROWTH * last <= self.most
             if not self._refine_claimed_uncertainties(used, columns, claimed[used], may_split):
                 self.ended_early += not may_split
                 break
@@ -202,7 +280,8 @@ class Programme:
         words = f"{len(self.labels):,} {self.labels.what}"
         if self.ended_early:
             words += f"; at {self.ended_early} of the risk bounds the search ended for its length "
-            words += f"({MOST_WORK:,} steps times unknowns), and gap says what is left"
+            words += f"({MOST_WORK:,} steps times unknowns), or for that of all bounds ({MOST_WORK_FOR_ALL:,}), "
+            words += "and gap says what is left"
         return words
 
     # -- the programme -----------------------------------------------------------------------------------
@@ -244,21 +323,41 @@ class Programme:
         bounds = np.column_stack([np.r_[np.zeros(b * x), np.full(b, -np.inf)], np.full(b * x + b, np.inf)])
         found = solve_programme(objective, A_ub=upper, b_ub=right, A_eq=equal, b_eq=np.ones(x), bounds=bounds)
         self.work += int(found.nit) * len(objective)
+        self.lines.append((goal, float(found.fun), max(-float(found.ineqlin.marginals[count]), 0.0)))
         matrix = np.clip(found.x[: b * x].reshape(b, x).T, 0.0, None)
         return float(found.fun), matrix / matrix.sum(axis=1, keepdims=True), found.x[b * x :]
 
     def _best_mix_of_columns(self, goal: float) -> Array:
-        """The best mechanism whose columns are multiples of those found so far; their uncertainties are exact."""
-        columns, users = self.columns, self.users
-        cost, kept = (
+        """The best mechanism whose columns are multiples of those found so far; only those that it uses are kept."""
+        matrix, used = self._priced(self.columns).mix(goal)
+        self.columns = np.concatenate([self._plain_columns(), self.columns[used]])
+        return matrix
+
+    def _priced(self, columns: Array) -> Outputs:
+        """Columns of mechanisms with both users' uncertainties, which are exact."""
+        users = self.users
+        return Outputs(
+            columns,
             users.scientist.uncertainty_of_outputs(columns) / users.units[1],
             users.intruder.uncertainty_of_outputs(columns) / users.units[0],
         )
-        weights = solve_restricted_programme(columns, cost, np.ones(columns.shape[1]), kept, goal).x
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Columns of mechanisms, and the uncertainty that each adds for the scientist and the intruder."""
+
+    columns: Array
+    cost: Array
+    kept: Array
+
+    def mix(self, goal: float) -> tuple[Array, NDArray[np.bool_]]:
+        """The best mechanism of multiples of these columns, and which of them it uses."""
+        chance = np.ones(self.columns.shape[1])
+        weights = solve_restricted_programme(self.columns, self.cost, chance, self.kept, goal).x
         used = weights > 1e-13
-        self.columns = np.concatenate([self.columns[: columns.shape[1] + 1], columns[used]])
-        matrix = weights[used] * columns[used].T
-        return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+        matrix = weights[used] * self.columns[used].T
+        return np.asarray(matrix / matrix.sum(axis=1, keepdims=True)), used
 
 
 def _better_for_scientist(first: BestMechanism | None, second: BestMechanism) -> BestMechanism:

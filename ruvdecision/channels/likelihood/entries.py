@@ -205,9 +205,9 @@ class Joined(ColumnLikelihood):
         return join_rows(len(wanted), parts)
 
     def log_label(self, label: Any) -> Array:
-        return self._gather_parts(lambda part: part.log_label(label))[0]
+        return self._ask_parts(lambda part: part.log_label(label))[0]
 
-    def _gather_parts(self, get: Callable[[ColumnLikelihood], ArrayLike]) -> Array:
+    def _ask_parts(self, get: Callable[[ColumnLikelihood], ArrayLike]) -> Array:
         """One or several numbers per entry, the entries last, of all parts; padded with missing values."""
         found = [np.atleast_2d(np.asarray(get(part), dtype=np.float64)) for _, part in self.parts]
         out = np.full((max(map(len, found)), self.n), np.nan)
@@ -221,44 +221,44 @@ class Joined(ColumnLikelihood):
 
     @property
     def known_values(self) -> Array:
-        return self._gather_parts(lambda part: part.known_values)[0]
+        return self._ask_parts(lambda part: part.known_values)[0]
 
     @property
     def uninformative(self) -> Bools:
-        return self._gather_parts(lambda part: part.uninformative)[0] > 0
+        return self._ask_parts(lambda part: part.uninformative)[0] > 0
 
     @property
     def support_bounds(self) -> Pair:
-        low, high = self._gather_parts(lambda part: part.support_bounds)
+        low, high = self._ask_parts(lambda part: part.support_bounds)
         return low, high
 
     @property
     def cuts(self) -> Array:
-        return self._gather_parts(lambda part: part.cuts.T).T
+        return self._ask_parts(lambda part: part.cuts.T).T
 
     @property
     def panel_edges(self) -> Array:
-        return self._gather_parts(lambda part: part.panel_edges.T).T
+        return self._ask_parts(lambda part: part.panel_edges.T).T
 
     def window(self, drop: float = 40.0) -> Pair:
-        low, high = self._gather_parts(lambda part: part.window(drop))
+        low, high = self._ask_parts(lambda part: part.window(drop))
         return low, high
 
     @property
     def scale(self) -> Array:
-        return self._gather_parts(lambda part: part.scale)[0]
+        return self._ask_parts(lambda part: part.scale)[0]
 
     @property
     def normal(self) -> Pair | None:
         found = {id(part): part.normal for _, part in self.parts}
         if any(pair is None for pair in found.values()):
             return None
-        centre, variance = self._gather_parts(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
+        centre, variance = self._ask_parts(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
         return centre, variance
 
     @property
     def is_normal(self) -> Bools:
-        return self._gather_parts(lambda part: part.is_normal)[0] > 0
+        return self._ask_parts(lambda part: part.is_normal)[0] > 0
 
     @property
     def support(self) -> Array | None:

@@ -133,7 +133,7 @@ def _intersect(a: Between, b: Between) -> ColumnLikelihood:
 def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikelihood:
     """What two releases of the same records tell, independent given the records."""
     for one, other in ((first, second), (second, first)):
-        if one.shuffled and not other.tells_nothing:
+        if one.shuffled and not other.is_uninformative:
             raise UnsupportedError(
                 "Shuffle in one release, beside another, has no likelihood here: which rows belong together is not "
                 "known",

@@ -23,11 +23,11 @@ from ..steps import (
     Matrix,
     MeanOfTail,
     Multiply,
+    NoiseSize,
     OwnLaw,
     PermuteRows,
     RoundTo,
     SampleRows,
-    SizeOf,
     Step,
     resolve,
 )
@@ -389,7 +389,7 @@ def _read_heteroscedastic_noise(
     return observed.change_columns(mask, step.columns, change)
 
 
-def _size_at(size: SizeOf, x: Values, math: Mathematics) -> Values:
+def _size_at(size: NoiseSize, x: Values, math: Mathematics) -> Values:
     """The standard deviation at x, for numbers of any shape, or for tensors if the user's function can take them."""
     if math is NUMPY:
         found = size.at(x)

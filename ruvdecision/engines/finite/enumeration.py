@@ -196,8 +196,8 @@ class Enumeration(BaseEngine):
         ]
         weights = np.array([w for w, _ in cases])
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
-        spread = 0.0 if complete or problem.count == 1 else float(replicate_error(value))
-        total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, spread)))
+        between_replicates = 0.0 if complete or problem.count == 1 else float(replicate_error(value))
+        total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, between_replicates)))
         return total, AVERAGED if not complete or any(name == AVERAGED for _, name in found) else self.name
 
     def _average_over_draws(self, problem: Problem, law: FiniteLaw, codes: Ints | None) -> Value:

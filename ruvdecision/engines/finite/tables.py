@@ -31,7 +31,7 @@ def published_by(belief: TableBelief, mask: Mask) -> PublishedTable:
     return publish(mask, np.zeros(belief.shape))
 
 
-def _tells_nothing(shown: PublishedTable) -> bool:
+def _is_uninformative(shown: PublishedTable) -> bool:
     """Whether nothing but the total is published."""
     return bool(np.isnan(shown.cells).all()) and not shown.margins
 
@@ -40,7 +40,7 @@ def after_release(belief: TableBelief, mask: Mask, release: object) -> TableBeli
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
     shown = published_by(belief, mask)
     if release is None:
-        if _tells_nothing(shown):
+        if _is_uninformative(shown):
             return belief
         what = f"The posterior after {mask} depends on what is released"
         raise InputError(what, None, "Pass release=mask.publish(table)")
@@ -105,7 +105,7 @@ class TableProblem:
         self, problem: Problem, mask: Mask, listed: tuple[Ints, Array] | None
     ) -> tuple[Value, str]:
         belief = self.user.belief
-        if _tells_nothing(published_by(belief, mask)):
+        if _is_uninformative(published_by(belief, mask)):
             return self._uncertainty_of_belief(belief), "enumeration"
         if listed is not None:
             tables, chances = listed

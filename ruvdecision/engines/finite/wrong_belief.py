@@ -158,10 +158,10 @@ class FinitePair:
         actual = _outputs_before_noise(self.law)
 
         def split(y: Array) -> tuple[Array, Array, Array]:
-            logs = [np.log(p) + _log_normal(y, levels, sd) for p, levels, sd, _ in sides]
+            logs = [np.log(p) + _log_normal_densities(y, levels, sd) for p, levels, sd, _ in sides]
             top = np.max([part.max(axis=1) for part in logs], axis=0)
             own = sum(np.exp(part - top[:, None]) @ joint for part, (_, _, _, joint) in zip(logs, sides, strict=True))
-            right = _log_normal(y, actual[0], actual[1])
+            right = _log_normal_densities(y, actual[0], actual[1])
             shift = right.max(axis=1)
             share = np.exp(right - shift[:, None]) @ actual[2]
             chance = share.sum(axis=1)
@@ -226,7 +226,7 @@ def _outputs_before_noise(law: FiniteLaw) -> tuple[Array, float, Array]:
     return kernel.levels()[live, 0], float(np.sqrt(kernel.noise[0, 0])), joint[live]
 
 
-def _log_normal(y: Array, levels: Array, sd: float) -> Array:
+def _log_normal_densities(y: Array, levels: Array, sd: float) -> Array:
     return np.asarray(-0.5 * ((y[:, None] - levels) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi))
 
 

@@ -144,7 +144,7 @@ class _Rows:
 
     def __init__(self, user: User, names: Sequence[Hashable], records: Records | None) -> None:
         self.target, self.records = cast(Identity, user.target), records
-        self.known = self.target.columns_in(names)
+        self.known = self.target.known_positions(names)
         self.errors = self.target.variances(len(self.known))
         self.rows = self.target.rows_in(user.belief.records)
 

@@ -219,12 +219,12 @@ class NormalMixture:
         )
         if len(self.masks) == 1:
             return forms.posterior_given(user, self.families[0][1], values, rng)
-        weights = self.weights(values)
+        weights = self.candidate_weights(values)
         if user.target.places_records and self.channel.location == "unknown":
             return self._mixture_over_rows(user, weights, values)
         return self._mixture_of_candidates(user, weights, values, rng)
 
-    def weights(self, values: Array) -> Array:
+    def candidate_weights(self, values: Array) -> Array:
         """Posterior probability of every candidate, from released values in the channel's order of rows."""
         log, rank = np.full(len(self.masks), -np.inf), np.zeros(len(self.masks))
         for positions, given in self.families:

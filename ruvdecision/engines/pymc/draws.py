@@ -21,7 +21,7 @@ from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
 from .latent import LatentRecords
 from .log_posterior import OnePosterior
-from .marginal import marginal_kind, marginal_likelihood, why_records_are_dependent
+from .marginal import marginal_likelihood, marginal_likelihood_class, why_records_are_dependent
 from .marginal_base import MarginalLikelihood
 from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose
@@ -172,23 +172,23 @@ class ReleaseSampler:
         Weights travel from wide posteriors to narrow ones, and from the same mask's release in another replicate.
         """
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
-        told = {i: r for i, r in enumerate(observed) if r is not None}
-        reasons = {i: why_records_are_dependent(self.compiled, release) for i, release in told.items()}
-        empty = {i for i, r in told.items() if r.tells_nothing and not self.compiled.is_improper}
-        free = [release for i, release in told.items() if not reasons[i] and i not in empty]
+        releases = {i: r for i, r in enumerate(observed) if r is not None}
+        reasons = {i: why_records_are_dependent(self.compiled, release) for i, release in releases.items()}
+        empty = {i for i, r in releases.items() if r.is_uninformative and not self.compiled.is_improper}
+        free = [release for i, release in releases.items() if not reasons[i] and i not in empty]
         grids: tuple[RecordGrid, ...] | None = None
-        if any(marginal_kind(self.compiled, release).on_grid for release in free):
+        if any(marginal_likelihood_class(self.compiled, release).on_grid for release in free):
             # The first release of the row is the least noisy: it tells best where records lie.
             grids = tuple(find_grid(self.compiled, column, j) for j, column in enumerate(free[0].columns))
         anchor: ReleaseDraws | None = None
-        for done, i in enumerate(sorted(told, reverse=True)):
+        for done, i in enumerate(sorted(releases, reverse=True)):
             try:
                 if i in empty:
                     point = self.prior_point
                 elif reasons[i]:
-                    point = self._sample_latent_records(told[i], reasons[i], number)
+                    point = self._sample_latent_records(releases[i], reasons[i], number)
                 else:
-                    likelihood = marginal_likelihood(self.compiled, told[i], grids)
+                    likelihood = marginal_likelihood(self.compiled, releases[i], grids)
                     near = (
                         None
                         if i in self.fresh
@@ -203,7 +203,7 @@ class ReleaseSampler:
                 raise
             except RuvError as error:
                 point = self._failed_point(error)
-            on_progress((done + 1) / len(told), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
+            on_progress((done + 1) / len(releases), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
     def _failed_point(self, error: RuvError) -> SolvedRelease:

@@ -10,7 +10,7 @@ import numpy as np
 from ...channels.likelihood import ReleaseLikelihood
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .marginal import marginal_kind, marginal_likelihood, why_records_are_dependent
+from .marginal import marginal_likelihood, marginal_likelihood_class, why_records_are_dependent
 from .marginal_base import MarginalLikelihood
 from .model import CompiledModel, ModelValues
 from .normal_records import NormalMarginal
@@ -185,7 +185,9 @@ def log_posteriors(
                 f"Quadrature needs records that can be integrated out: {reason}", do="Use engine=ruv.Sampling()"
             )
         found = (
-            _sufficient_statistics(release) if one_law and marginal_kind(compiled, release) is NormalMarginal else None
+            _sufficient_statistics(release)
+            if one_law and marginal_likelihood_class(compiled, release) is NormalMarginal
+            else None
         )
         if found is not None:
             sums[i] = found

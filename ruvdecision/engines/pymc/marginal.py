@@ -44,7 +44,7 @@ def _has_normal_averages(compiled: CompiledModel, observed: ReleaseLikelihood) -
     return not np.any(covariance * (1 - np.eye(observed.k)))
 
 
-def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[MarginalLikelihood]:
+def marginal_likelihood_class(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[MarginalLikelihood]:
     """How the records behind a release are integrated out, where nothing ties them together."""
     if compiled.kind == "mvnormal":
         _, covariance, released = normal_rows(observed)
@@ -87,7 +87,7 @@ def marginal_likelihood(
     A shared grid that would be too large gives way to nodes of each record.
     """
     observed = _within_support(compiled, observed)
-    kind, core = marginal_kind(compiled, observed), compiled.reduced_model
+    kind, core = marginal_likelihood_class(compiled, observed), compiled.reduced_model
     if not kind.on_grid:
         return kind(core, observed)
     if grids is None:

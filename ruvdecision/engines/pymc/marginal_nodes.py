@@ -109,8 +109,8 @@ class SummedMarginal(MarginalLikelihood):
     @cached_property
     def _may_be_narrow(self) -> bool:
         dense = self.model.scalar and not self.model.discrete and self.model.point_masses is None
-        told = dense and bool(self.model.free) and self.observed.columns[0].support is None
-        return told and bool(np.isfinite(self._largest_node_distance))
+        continuous = dense and bool(self.model.free) and self.observed.columns[0].support is None
+        return continuous and bool(np.isfinite(self._largest_node_distance))
 
     @cached_property
     def _vague_rows(self) -> NDArray[np.int_]:

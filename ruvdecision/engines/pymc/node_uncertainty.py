@@ -43,9 +43,9 @@ LARGEST_WEIGHT = 0.9
 """Weight of one node from which on it is not a rule but a guess."""
 UNSETTLED = 0.01
 """Error of the records' own nodes, in logs, beyond which a law is refused."""
-BESIDE = 1e-9
+STEP_OFF_POLE = 1e-9
 """Standard deviations that a node is moved off a pole."""
-IN_DOUBT, DRAWS = 1e-3, 4000
+LARGE_RELATIVE_ERROR, DRAWS = 1e-3, 4000
 """Relative error from which on nodes are not settled, and draws that are asked why."""
 MOST_NODES = 80_000
 """Nodes of one release where each takes a law of a record."""
@@ -266,7 +266,7 @@ class SettledUncertainties:
                 if not todo or not boxes.size or _exceeds_budget(posteriors, nodes):
                     break
         for own, user in zip(answers, users, strict=True):
-            for i in np.flatnonzero(own.error > IN_DOUBT * np.abs(own.value)).tolist():
+            for i in np.flatnonzero(own.error > LARGE_RELATIVE_ERROR * np.abs(own.value)).tolist():
                 if user.target.asks_only(Kind.PARAMETER) and not _has_mean_of_loss(posteriors.take([i]), user):
                     own.value[i], own.error[i] = np.inf, 0.0
         share = np.where(node_error > EXACT_RELATIVE_ERROR, node_error, 0.0)
@@ -410,7 +410,7 @@ def _numbers_of(target: BaseTarget, posteriors: LogPosteriors, theta: dict[str, 
         return ask(theta)
     except InputError:
         # A node that is a pole of the function, such as a denominator of zero, is passed by next to nothing.
-        return ask({name: a + BESIDE * np.std(a, axis=0) for name, a in theta.items()})
+        return ask({name: a + STEP_OFF_POLE * np.std(a, axis=0) for name, a in theta.items()})
 
 
 def _has_mean_of_loss(posteriors: LogPosteriors, user: User) -> bool:

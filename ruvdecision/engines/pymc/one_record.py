@@ -224,7 +224,7 @@ class OneRecord:
         a, b = max(low, start), min(high, stop)
         if not a < b:
             a, b = low, high
-        axis = self._initial_axis(a, b)
+        axis = self._axis_over_support(a, b)
         some = np.unique(np.linspace(0, len(self.weights) - 1, SOME).astype(int))
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights[some])[:, None]
@@ -253,7 +253,7 @@ class OneRecord:
                 break
         return axis, a, b
 
-    def _initial_axis(self, a: float, b: float) -> _Axis:
+    def _axis_over_support(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
             ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.mapped_ends)

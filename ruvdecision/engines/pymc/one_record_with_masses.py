@@ -20,7 +20,7 @@ from .support import no_density_error
 class OneRecordWithPointMasses:
     """One entry whose law has chances of a few numbers besides a density."""
 
-    beside: OneRecord
+    continuous_part: OneRecord
     """The same without the point masses."""
     places: Array
     """``(A,)``"""
@@ -36,7 +36,7 @@ class OneRecordWithPointMasses:
         values = [Finite(self.places, c[:-1] / c[:-1].sum()) if c[:-1].any() else None for c in chances]
         if not shares[:, -1].any():
             return [v for v in values if v is not None]
-        curves = self.beside.averaged_laws([weights * shares[:, -1] for weights in weightings], tolerance)
+        curves = self.continuous_part.averaged_laws([weights * shares[:, -1] for weights in weightings], tolerance)
         masses = [c[:-1].sum() for c in chances]  # one less the density's share may be below zero by rounding
         return [
             curve if value is None else PartlyDiscrete(value, curve.less_certain(error / c[-1]), m / (m + c[-1]))
@@ -48,8 +48,8 @@ class OneRecordWithPointMasses:
         shares = self._shares[0]
         sums = np.cumsum(shares, axis=1)
         place = (sums[:, :-1] < rng.random((len(sums), 1))).sum(axis=1)
-        beside = self.beside.draws(rng) if shares[:, -1].any() else np.zeros(len(sums))
-        return np.where(place < len(self.places), np.append(self.places, np.nan)[place], beside)
+        drawn = self.continuous_part.draws(rng) if shares[:, -1].any() else np.zeros(len(sums))
+        return np.where(place < len(self.places), np.append(self.places, np.nan)[place], drawn)
 
     def log_evidence(self) -> Array:
         """As of `OneRecord`."""
@@ -70,12 +70,16 @@ class OneRecordWithPointMasses:
 
     @cached_property
     def _log_parts(self) -> Array:
-        own = self.log_chances + np.asarray(self.beside.likelihood.log(self.places[:, None]))[:, 0]
+        own = self.log_chances + np.asarray(self.continuous_part.likelihood.log(self.places[:, None]))[:, 0]
         # Without a release the density has all that the chances leave.
         left = np.log1p(-np.minimum(np.exp(self.log_chances).sum(axis=1), 1 - 1e-16))
         try:
-            beside = left if self.beside.likelihood.uninformative[0] else self.beside.log_evidence_of_rules()
+            from_density = (
+                left
+                if self.continuous_part.likelihood.uninformative[0]
+                else self.continuous_part.log_evidence_of_rules()
+            )
         except InputError:
-            beside = np.full(len(own), -np.inf)  # the release leaves the point masses alone
-        beside = np.broadcast_to(beside, (2, len(own)))
-        return np.concatenate([np.broadcast_to(own, (2, *own.shape)), beside[..., None]], axis=2)
+            from_density = np.full(len(own), -np.inf)  # the release leaves the point masses alone
+        from_density = np.broadcast_to(from_density, (2, len(own)))
+        return np.concatenate([np.broadcast_to(own, (2, *own.shape)), from_density[..., None]], axis=2)

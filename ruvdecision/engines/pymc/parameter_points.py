@@ -34,7 +34,7 @@ from .normal_records import (
 )
 from .one_record import OneCount, OneRecord
 from .one_record_with_masses import OneRecordWithPointMasses
-from .support import SupportMap, released_location_and_spread, support_ends_of_rows
+from .support import SupportMap, released_location_and_scale, support_ends_of_rows
 
 Places = NDArray[np.int_]
 COST, COUNT_COST = 400, 16
@@ -99,10 +99,10 @@ class ParameterPoints:
         term = target.term
         if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
             row = self._row_of_term(term)
-            told = not (row is not None and self.observed.shuffled)
-            if told and self._needs_grid(row, 0):
+            known_place = not (row is not None and self.observed.shuffled)
+            if known_place and self._needs_grid(row, 0):
                 return list(self._one_record(row, 0).averaged_laws(weightings, tolerance))
-            if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known_values[0]):
+            if known_place and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known_values[0]):
                 return list(self._one_count(row, 0).averaged_laws(np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
         return [replace(self._at_positions(keep), weights=weights[keep]).law(target) for keep, weights in parts]
@@ -303,7 +303,7 @@ class ParameterPoints:
             lambda x, some: self._at_positions(some)._log_density(x, row, column),
             self._entry_likelihood(row, column),
             self._record_support(0 if row is None else row, column),
-            released_location_and_spread(self.observed.columns[column]),
+            released_location_and_scale(self.observed.columns[column]),
             self._point_weights,
         )
 
@@ -326,7 +326,7 @@ class ParameterPoints:
         return OneCount(
             lambda x, some: self._at_positions(some)._log_density(x, row, column),
             self._entry_likelihood(row, column),
-            released_location_and_spread(self.observed.columns[column])[0],
+            released_location_and_scale(self.observed.columns[column])[0],
             self._point_weights,
         )
 

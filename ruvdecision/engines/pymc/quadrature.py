@@ -150,7 +150,7 @@ class Quadrature(BaseEngine):
             for i, release in enumerate(observed):
                 if release is None:
                     continue
-                known = solve_before() if release.tells_nothing else [Value.exact(np.nan)]
+                known = solve_before() if release.is_uninformative else [Value.exact(np.nan)]
                 if np.isnan([value for value, _ in known]).any():
                     waiting.append((r, i, release, seed))
                 else:

@@ -204,11 +204,11 @@ class RecordGrid:
 
     def core(self, column: ColumnLikelihood) -> tuple[float, float]:
         """The part of the mapped line where nodes are even: around what was released if that is far narrower."""
-        centre, spread = released_location_and_spread(column)
+        centre, scale = released_location_and_scale(column)
         whole = np.isfinite(self.support_map.low) or np.isfinite(self.support_map.high)
-        if whole or self.high - self.low < HEAVY * spread:
+        if whole or self.high - self.low < HEAVY * scale:
             return self.low, self.high
-        return max(self.low, centre - CORE * spread), min(self.high, centre + CORE * spread)
+        return max(self.low, centre - CORE * scale), min(self.high, centre + CORE * scale)
 
     def _tail_edges(self, column: ColumnLikelihood) -> Array:
         """Edges of panels for heavy tails: even in the core, and growing with the distance beyond it."""
@@ -288,7 +288,7 @@ def support_ends_of_rows(
         return None
     key = ("row ends", place)
     if key not in compiled.cache:
-        compiled.cache[key] = _find_support_ends_of_rows(compiled, *released_location_and_spread(column), place)
+        compiled.cache[key] = _find_support_ends_of_rows(compiled, *released_location_and_scale(column), place)
     found: tuple[Array, Array] | None = compiled.cache[key]
     return found
 
@@ -331,12 +331,12 @@ def find_support_maps(
     some = np.unique(np.linspace(0, point_count(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
-        SupportMap() if compiled.discrete else _find_support_ends(compiled, few, *released_location_and_spread(c), j)
+        SupportMap() if compiled.discrete else _find_support_ends(compiled, few, *released_location_and_scale(c), j)
         for j, c in enumerate(columns)
     )
 
 
-def released_location_and_spread(column: ColumnLikelihood) -> tuple[float, float]:
+def released_location_and_scale(column: ColumnLikelihood) -> tuple[float, float]:
     """A middle of what a release makes likely for the entries of a column, and how far they lie apart.
 
     0 and 1 for none.

@@ -26,7 +26,7 @@ from ...users.rules import Rule
 from ...users.user import Snooper
 from .clipped_noise import clipped_moments, ranked_record_mse, scientist_mse
 from .costs import check_sizes
-from .source import DrawnRecords, EntryNoise, Source
+from .source import DrawnRecords, EntryNoise, RecordSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: LinearTarg
 # -- records at hand -------------------------------------------------------------------------------------
 
 
-def has_clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None) -> bool:
+def has_clipped_error(user: Snooper, source: RecordSource, mask: Mask, linear: Rule | None) -> bool:
     """Whether `clipped_error` knows the case; ``linear`` is the snooper's rule if it is linear."""
     return (
         source.table is not None
@@ -142,7 +142,7 @@ def has_clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | 
     )
 
 
-def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None) -> float:
+def clipped_error(user: Snooper, source: RecordSource, mask: Mask, linear: Rule | None) -> float:
     """Expected loss of the rule over the noise, the records being fixed."""
     noise = _normal_noise(mask, source)
     assert source.table is not None and noise is not None
@@ -165,7 +165,7 @@ def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None
     return weight * (float(each[:, 0] ** 2 @ variance) + bias**2)
 
 
-def _normal_noise(mask: Mask, source: Source) -> EntryNoise | None:
+def _normal_noise(mask: Mask, source: RecordSource) -> EntryNoise | None:
     """The noise if it is normal, record by record, else None."""
     noise = EntryNoise.of(mask, source)
     return noise if noise is not None and noise.kind.is_normal else None

@@ -22,7 +22,7 @@ from ...users.user import Snooper
 from ..base import Problem
 from ..normal.releases import linear_channel, rows_alike
 from .costs import costs_of_estimates
-from .source import Source
+from .source import RecordSource
 
 REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for."""
@@ -41,7 +41,7 @@ def every_row(problem: Problem, rows: Ints) -> Solution | None:
     user, masks = problem.user, problem.masks
     if not is_own_row(user):
         return None
-    source = Source.of(user.belief, problem.data)
+    source = RecordSource.of(user.belief, problem.data)
     found, name = loss_of_given_rows(user, masks, rows, source), "exact"
     if found is None:
         # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
@@ -70,7 +70,7 @@ def row_kinds(problem: Problem, rows: Ints) -> Ints:
     return np.stack(columns, axis=1)
 
 
-def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source) -> Value | None:
+def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: RecordSource) -> Value | None:
     """Records at hand and a linear-Gaussian release: the error of each row is normal, with known mean and covariance.
 
     The masks are of one family. None if that is not so, or the loss is not one of the error alone.
@@ -100,7 +100,7 @@ def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source:
     return Value(value, np.where(there.all(axis=1), np.broadcast_to(found.error, bias.shape[:-1]), 0.0))
 
 
-def loss_of_drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
+def loss_of_drawn_rows(problem: Problem, rows: Ints, source: RecordSource) -> Value:
     """Average over releases, all rows on the same ones; they are those that each record would see alone."""
     user, masks = problem.user, problem.masks
     count = REPLICATES if problem.replicates is None else problem.replicates

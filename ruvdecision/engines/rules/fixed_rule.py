@@ -29,7 +29,7 @@ from ..normal.releases import linear_channel
 from .closed_forms import LinearTarget, clipped_error, error_law, has_clipped_error, linear_estimate
 from .costs import check_sizes, costs_of_estimates, mean_moments, sampling_shares
 from .every_row import REPLICATES, every_row, row_kinds
-from .source import DrawnRecords, EntryNoise, NoisyValues, Source
+from .source import DrawnRecords, EntryNoise, NoisyValues, RecordSource
 
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
@@ -73,7 +73,7 @@ class FixedRule(BaseEngine):
     def prepare(self, problem: Problem) -> Refusal | None:
         user, masks = problem.user, problem.masks
         if self.method == "exact":
-            work = SnooperWork(user, Source.of(user.belief, problem.data))
+            work = SnooperWork(user, RecordSource.of(user.belief, problem.data))
             for family in masks.families:
                 mask = masks[family.positions[0]]
                 if work.channel(mask, family.numbers[:1]) is not None and not any(
@@ -92,7 +92,7 @@ class FixedRule(BaseEngine):
 
     def run(self, problem: Problem, built: None) -> list[Solution]:
         user, masks = problem.user, problem.masks
-        work = SnooperWork(user, Source.of(user.belief, problem.data))
+        work = SnooperWork(user, RecordSource.of(user.belief, problem.data))
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         open_ = set(range(len(masks)))
         for family in masks.families if self.method != "simulate" else []:
@@ -134,7 +134,7 @@ class FixedRule(BaseEngine):
 class SnooperWork:
     """One snooper and the records that the rule is judged on."""
 
-    def __init__(self, user: Snooper, source: Source) -> None:
+    def __init__(self, user: Snooper, source: RecordSource) -> None:
         self.user, self.source = user, source
         self.rule: Rule = user.estimator
         self.rank = user.target.rank(source.n) if user.target.is_order_statistic else None
@@ -371,7 +371,7 @@ class SnooperWork:
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
-def _check_scientist(user: Snooper, source: Source) -> None:
+def _check_scientist(user: Snooper, source: RecordSource) -> None:
     """The population mean of given records has a meaning for the released mean and squared error only."""
     term = user.target.terms[0]
     fits = user.estimator.averages and as_bayes_loss(user.loss).second_order and term.component is None

@@ -49,7 +49,7 @@ class DrawnRecords:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class RecordSource:
     """Records at hand, or a belief to draw them from."""
 
     n: int
@@ -65,7 +65,7 @@ class Source:
     """The belief if it is a normal one and the records come from it."""
 
     @classmethod
-    def of(cls, belief: Any, data: object) -> Source:
+    def of(cls, belief: Any, data: object) -> RecordSource:
         if data is not None:
             frame = Frame.of(data)
             table, _ = frame.numeric("A Snooper")
@@ -150,7 +150,7 @@ class EntryNoise:
     """Which of a chain's masks adds the noise, and how many masks there are: each has a stream of its own."""
 
     @classmethod
-    def of(cls, mask: Mask, source: Source) -> EntryNoise | None:
+    def of(cls, mask: Mask, source: RecordSource) -> EntryNoise | None:
         """What a mask does, if it is that alone and does not depend on records still to be drawn; else None."""
         found = resolve(mask, FileFacts(source.n, source.columns))
         if not found or not isinstance(found[0].step, AddNoise) or found[0].step.common:
@@ -168,7 +168,7 @@ class EntryNoise:
         if step.size is not None:
             if source.table is None:
                 return None
-            sizes = sizes * step.size.of(source.table)
+            sizes = sizes * step.size.standard_deviations(source.table)
         place = next(i for i, part in enumerate(mask.parts) if part is found[0].mask)
         ok = np.all(np.isfinite(sizes))
         return cls(step.kind, sizes, lower, upper, (place, len(mask.parts))) if ok else None

@@ -131,10 +131,10 @@ class Correlations(_Summed):
             raise InputError("Correlations need at least two columns", ", ".join(names), "Name more columns")
         covariance = sums.covariance(1)
         refuse_vanishing("Correlations", which, names, sums.varies, np.diag(covariance))
-        spread = np.sqrt(np.diag(covariance))
-        refuse_constant("Correlations", which, names, spread)
+        sd = np.sqrt(np.diag(covariance))
+        refuse_constant("Correlations", which, names, sd)
         i, j = np.triu_indices(len(names), 1)
-        z = np.arctanh(np.clip((covariance / np.outer(spread, spread))[i, j], -1 + 1e-15, 1 - 1e-15))
+        z = np.arctanh(np.clip((covariance / np.outer(sd, sd))[i, j], -1 + 1e-15, 1 - 1e-15))
         labels = tuple(f"correlation {names[a]}, {names[b]}" for a, b in zip(i, j, strict=True))
         return Fit(labels, z, np.full(len(z), 1 / np.sqrt(sums.n - 3)), np.inf, None, sums.n)
 

@@ -13,6 +13,7 @@ from scipy import linalg
 from ...checks import check_fields, check_kind
 from ...errors import InputError, UnsupportedError
 from ...numerics.glm import Likelihood, logistic, poisson
+from ...numerics.products import column_products, column_sums
 from ...protocols import Array
 from ..frames import SMALL, Flags, categories_of, is_number, refuse_vanishing, vector
 from ..sums import Triangle
@@ -273,11 +274,11 @@ def _fit_by_normal_equations(
     n, k = len(matrix), len(at) - 1
     _check_enough_rows(n, len(names), which)
     with np.errstate(all="ignore"):
-        gram = (matrix.T @ matrix).take(at, axis=0).take(at, axis=1)
+        gram = column_products(matrix).take(at, axis=0).take(at, axis=1)
         raw = gram.diagonal()
         centre = np.zeros(k + 1)
         if intercept:
-            centre = (np.ones(n) @ matrix).take(at) / n
+            centre = column_sums(matrix).take(at) / n
             gram = gram - n * (centre[:, None] * centre)
         squares, mixed = gram.diagonal(), gram[:k, k]
         # Far from the origin the centred sums lose digits; what is infinite or no number fails, too.

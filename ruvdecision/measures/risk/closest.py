@@ -173,10 +173,10 @@ class Membership(_InSpace):
         at = np.unique(np.concatenate([inside, outside]))
         hit, miss = (np.searchsorted(np.sort(x), at, side="right") / len(x) for x in (inside, outside))
         best = int(np.argmax(hit - miss))
-        spread = hit[best] * (1 - hit[best]) / n + miss[best] * (1 - miss[best]) / m
+        variance = hit[best] * (1 - hit[best]) / n + miss[best] * (1 - miss[best]) / m
         parts = {
             "advantage": float(hit[best] - miss[best]),
-            "advantage_error": float(np.sqrt(spread)),
+            "advantage_error": float(np.sqrt(variance)),
             "advantage_chance": float(min(MEAN_MAXIMUM * np.sqrt((n + m) / (n * m)), 1.0)),
         }
         return Measured(float(each.mean()), float(np.sqrt(sum(errors))), parts, records=each)

@@ -81,8 +81,8 @@ class Space:
             for c, which in ((self.original[label], "the original"), (left, "the original"), (right, "the release"))
         )
         own = own[~np.isnan(own)]
-        spread = float(frames.standard_deviations(own)) if len(own) else 0.0
-        if spread == 0:
+        sd = float(frames.standard_deviations(own)) if len(own) else 0.0
+        if sd == 0:
             return None
         if self.distance == "rank":
             own, first, second = (
@@ -90,7 +90,7 @@ class Space:
             )
         else:
             with np.errstate(over="ignore"):
-                own, first, second = own / spread, values[0] / spread, frames.near_enough(self.who, values[1] / spread)
+                own, first, second = own / sd, values[0] / sd, frames.near_enough(self.who, values[1] / sd)
         middle, variance = float(own.mean()), float(own.var())
         blank = [(v - middle) ** 2 + variance for v in (first, second)]
         return IncompleteColumn([first, second], blank, 0.0, middle)

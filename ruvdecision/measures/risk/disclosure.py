@@ -398,10 +398,10 @@ class IntervalDisclosure(PairedMeasure):
         ``wide`` is the file whose standard deviations count.
         """
         if self.width_sd is not None:
-            spread = np.array(
+            sd = np.array(
                 [frames.standard_deviations(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T]
             )
-            return np.asarray(np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9))
+            return np.asarray(np.abs(truth - shown) <= self.width_sd * sd * (1 + 1e-9))
         inside = np.zeros(truth.shape, dtype=bool)
         for j in range(masked.shape[1]):
             ranked = np.sort(masked[~np.isnan(masked[:, j]), j])

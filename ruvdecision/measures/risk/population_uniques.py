@@ -168,7 +168,7 @@ class LogLinearUniques(_PopulationModel):
             what = f"{self.name} cannot keep margins of {self.margins} keys"
             raise InputError(what, f"{p} keys", "Use a smaller number")
         ratio = (self.population - n) / n
-        spread, more = 0.0, {}
+        log_variance, more = 0.0, {}
         if self.margins == 1 and not self.overdispersed:
             shares = [np.bincount(codes[:, j], minlength=levels[j])[codes[unique, j]] / n for j in range(p)]
             mu = n * np.prod(shares, axis=0)
@@ -179,9 +179,9 @@ class LogLinearUniques(_PopulationModel):
             mu = fitted[tuple(codes[unique].T)]
             if self.overdispersed:
                 excess = float(((table - fitted) ** 2 - fitted).sum() / (fitted**2).sum())
-                spread = float(np.log1p(max(excess, 0.0)))
-                more["log variance"] = spread
-        alone, match = _poisson_chances(mu, ratio, spread)
+                log_variance = float(np.log1p(max(excess, 0.0)))
+                more["log variance"] = log_variance
+        alone, match = _poisson_chances(mu, ratio, log_variance)
         return alone, match, more
 
 
@@ -277,9 +277,9 @@ def _gamma_shape(sizes: Ints, total: float, method: str) -> float:
     counts = np.asarray(sizes, dtype=np.float64)
     n, empty = counts.sum(), total - len(sizes)
     mean = n / total
-    spread = ((counts**2).sum() - total * mean**2) / max(total - 1, 1)
+    variance = ((counts**2).sum() - total * mean**2) / max(total - 1, 1)
     if method == "moments":
-        return float(mean**2 / (spread - mean)) if spread > mean * (1 + 1e-12) else np.inf
+        return float(mean**2 / (variance - mean)) if variance > mean * (1 + 1e-12) else np.inf
     size, many = np.unique(counts, return_counts=True)
     size, many = np.append(size, 0.0), np.append(many, empty).astype(np.float64)
 
@@ -295,14 +295,14 @@ def _gamma_shape(sizes: Ints, total: float, method: str) -> float:
     return float(np.exp(best.x))
 
 
-def _poisson_chances(mu: Array, ratio: float, spread: float) -> tuple[Array, Array]:
-    """P(F = 1 | f = 1) and E(1/F | f = 1) for sample rates mu, times a lognormal factor of log-variance ``spread``."""
+def _poisson_chances(mu: Array, ratio: float, log_variance: float) -> tuple[Array, Array]:
+    """P(F = 1 | f = 1) and E(1/F | f = 1) for sample rates mu, times a lognormal factor."""
     lost = mu * ratio
-    if spread <= 0:
+    if log_variance <= 0:
         return np.exp(-lost), _poisson_mean_inverse(lost)
     nodes, weights = gauss_normal(60)
-    sd = np.sqrt(spread)
-    factor = np.exp(sd * nodes - spread / 2)
+    sd = np.sqrt(log_variance)
+    factor = np.exp(sd * nodes - log_variance / 2)
     # Weights are those of the factor given one record in the sample: f = 1 has likelihood factor exp(-mu factor).
     given = weights * factor * np.exp(-mu[:, None] * factor)
     given /= given.sum(axis=1, keepdims=True)

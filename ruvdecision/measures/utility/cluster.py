@@ -149,8 +149,8 @@ def pool_files(first: Array, second: Array, standardise: bool) -> Array:
     """Both files below each other, in units of the original's standard deviations if asked."""
     pooled = np.concatenate([first, second])
     if standardise:
-        spread = standard_deviations(first) if len(first) > 1 else np.ones(first.shape[1])
-        pooled = pooled / np.where(spread > 0, spread, 1.0)
+        sd = standard_deviations(first) if len(first) > 1 else np.ones(first.shape[1])
+        pooled = pooled / np.where(sd > 0, sd, 1.0)
     return pooled
 
 
@@ -184,9 +184,9 @@ def _near_order(points: Array, box: int) -> Ints:
     return order
 
 
-def _half_linkage_distance(centre: Array, spread: Array, i: int, j: int) -> float:
+def _half_linkage_distance(centre: Array, deviation: Array, i: int, j: int) -> float:
     """Mean squared distance between the clusters i and j, but for the deviation of j."""
-    total = spread[i]
+    total = deviation[i]
     for d in range(centre.shape[1]):
         gap = centre[i, d] - centre[j, d]
         total += gap * gap
@@ -209,7 +209,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
     height = np.empty(max(n - 1, 0))
     chain = np.empty(n, dtype=np.int64)
     centre = points.copy()
-    spread = np.zeros(n)
+    deviation = np.zeros(n)
     size = sizes.astype(np.float64)
     label = np.arange(n)
     place = np.arange(n)
@@ -228,7 +228,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
             keep = np.flatnonzero(size[: n if used == 0 else used] > 0)
             order = keep[_near_order(centre[keep], box)]
             centre[:active] = centre[order]
-            spread[:active] = spread[order]
+            deviation[:active] = deviation[order]
             size[:active] = size[order]
             label[:active] = label[order]
             for s in range(active):
@@ -241,7 +241,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
                     low[b, d] = np.inf
                     high[b, d] = -np.inf
                 for s in range(b * box, min((b + 1) * box, used)):
-                    least[b] = min(least[b], spread[s])
+                    least[b] = min(least[b], deviation[s])
                     for d in range(p):
                         low[b, d] = min(low[b, d], centre[s, d])
                         high[b, d] = max(high[b, d], centre[s, d])
@@ -258,7 +258,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
         if length > 1:
             # Ties go to the last link: the chain could not end otherwise.
             near = place[chain[length - 2]]
-            best = _half_linkage_distance(centre, spread, near, top)
+            best = _half_linkage_distance(centre, deviation, near, top)
         home = top // box
         for turn in range(-1, boxes):
             b = home if turn < 0 else turn
@@ -274,7 +274,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
                 continue
             for s in range(b * box, min((b + 1) * box, used)):
                 if size[s] > 0 and s != top:
-                    distance = _half_linkage_distance(centre, spread, s, top)
+                    distance = _half_linkage_distance(centre, deviation, s, top)
                     if distance < best:
                         best = distance
                         near = s
@@ -282,12 +282,12 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
             # Back to an earlier link: by rounding alone, so it is a tie, and the last link will do as well.
             near = place[chain[length - 2]]
         if length > 1 and near == place[chain[length - 2]]:
-            best = _half_linkage_distance(centre, spread, near, top)
+            best = _half_linkage_distance(centre, deviation, near, top)
             linked[label[near]] = False
             linked[label[top]] = False
             merges[done, 0] = label[near]
             merges[done, 1] = label[top]
-            height[done] = best + spread[top]
+            height[done] = best + deviation[top]
             done += 1
             length -= 2
             total = size[near] + size[top]
@@ -300,8 +300,8 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
                 centre[near, d] += share * gap
                 low[b, d] = min(low[b, d], centre[near, d])
                 high[b, d] = max(high[b, d], centre[near, d])
-            spread[near] = (1 - share) * spread[near] + share * spread[top] + share * (1 - share) * between
-            least[b] = min(least[b], spread[near])  # a bound may be too low, never too high
+            deviation[near] = (1 - share) * deviation[near] + share * deviation[top] + share * (1 - share) * between
+            least[b] = min(least[b], deviation[near])  # a bound may be too low, never too high
             size[near] = total
             size[top] = 0.0
             active -= 1

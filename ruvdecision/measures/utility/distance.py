@@ -71,8 +71,8 @@ class _StandardisedMeasure(WeightedMeasure):
         values = numeric(self.name, original)
         if not self.standardise:
             return values, np.ones(values.shape[1])
-        spread = nonzero_standard_deviations(self.name, values, original.columns, weights=weights)
-        return values / spread, spread
+        sd = nonzero_standard_deviations(self.name, values, original.columns, weights=weights)
+        return values / sd, sd
 
     def in_units(self, released: pd.DataFrame, units: Array) -> Array:
         """A release in the same units."""
@@ -277,19 +277,19 @@ class IL1s(SummedMeasure, WeightedMeasure):
         self, original: pd.DataFrame, weights: Array | None = None
     ) -> tuple[pd.DataFrame, Array, list[str], Array]:
         numeric(self.name, original.iloc[:0])
-        often, spread = np.ones(len(original)) if weights is None else weights / weights.mean(), []
+        often, sd = np.ones(len(original)) if weights is None else weights / weights.mean(), []
         for c in original:
             there = original[c].notna().to_numpy(dtype=bool)
             values = numeric(self.name, original.loc[there, [c]])
-            spread.append(
+            sd.append(
                 nonzero_standard_deviations(self.name, values, [c], weights=None if weights is None else often[there])[
                     0
                 ]
             )
-        return original, np.array(spread), [str(c) for c in original.columns], often
+        return original, np.array(sd), [str(c) for c in original.columns], often
 
     def compare(self, state: tuple[pd.DataFrame, Array, list[str], Array], released: pd.DataFrame) -> Measured:
-        original, spread, names, often = state
+        original, sd, names, often = state
         if (original.isna() | released.isna().to_numpy()).all().any():
             raise no_row_error(self.name, "a column that no record has in both files")
         sums = []
@@ -301,7 +301,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
             both = ~np.isnan(x) & ~np.isnan(y)
             sums.append((often[both].sum(), *(often[both] @ _absolute_and_relative_changes(x[both], y[both]))))
         count, change, percent = np.array(sums).T
-        return self._measured_from_sums(count, change / count, spread, percent, names)
+        return self._measured_from_sums(count, change / count, sd, percent, names)
 
     def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
@@ -314,16 +314,16 @@ class IL1s(SummedMeasure, WeightedMeasure):
         return ColumnMoments.of(changes, weights=weights)
 
     def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
-        spread = _column_standard_deviations(self.name, original, "the original")
-        count = np.full(len(spread), original.n)
+        sd = _column_standard_deviations(self.name, original, "the original")
+        count = np.full(len(sd), original.n)
         percent = released.mean[1::2] * count
-        return self._measured_from_sums(count, released.mean[::2], spread, percent, original.names)
+        return self._measured_from_sums(count, released.mean[::2], sd, percent, original.names)
 
     def _measured_from_sums(
-        self, count: Array, change: Array, spread: Array, percent: Array, names: Sequence[str]
+        self, count: Array, change: Array, sd: Array, percent: Array, names: Sequence[str]
     ) -> Measured:
         with np.errstate(over="ignore"):
-            each = near_enough(self.name, change / spread) / np.sqrt(2)
+            each = near_enough(self.name, change / sd) / np.sqrt(2)
         parts = {"sdcMicro": float(each @ count), "IL1": float(percent.sum())}
         return Measured(float(each.mean()), parts=parts | dict(zip(names, each.tolist(), strict=True)))
 
@@ -411,8 +411,8 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
         return np.asarray(np.linalg.eigvalsh(self._correlation_matrix(moments))[::-1])
 
     def _correlation_matrix(self, moments: ColumnMoments) -> Array:
-        spread = moments.standard_deviations()
-        return moments.covariance(1) / np.outer(spread, spread)
+        sd = moments.standard_deviations()
+        return moments.covariance(1) / np.outer(sd, sd)
 
     def _robust_moments(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
@@ -532,8 +532,8 @@ def robust_covariance(scaled: Array, which: str, seed: int = 0, flat: bool = Fal
     n, p = scaled.shape
     half = (n + p + 1) // 2
     mean, covariance = _smallest_half(scaled, half, as_generator(seed))
-    spread, axes = np.linalg.eigh(covariance)
-    none = spread <= 1e-12 * max(float(spread[-1]), 1e-300)
+    variances, axes = np.linalg.eigh(covariance)
+    none = variances <= 1e-12 * max(float(variances[-1]), 1e-300)
     away = scaled - mean
     if n <= p or (none.any() and not flat):
         what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
@@ -620,8 +620,8 @@ def _transport_costs(first: Iterable[Law], second: Iterable[Law], order: float) 
 
 def _energy_distance_1d(first: Law, second: Law) -> float:
     """Energy distance of one variable: twice the area of (F - G)^2."""
-    values, gap = step_differences(first, second)
-    return 2 * float(np.square(gap[:-1]) @ np.diff(values))
+    pieces = step_differences(first, second)
+    return 2 * sum(float(np.square(gap[:-1]) @ np.diff(values)) for values, gap in pieces)
 
 
 def _mean_distance(first: Array, second: Array, a: Array, b: Array) -> float:
@@ -644,9 +644,9 @@ def _relative_spectrum_change(spectrum: Array, other: Array, parts: dict[str, fl
 
 def _column_standard_deviations(who: str, sums: ColumnMoments, which: str) -> Array:
     """Standard deviations from sums; columns of equal numbers are refused by name."""
-    spread = np.sqrt(np.diag(checked_covariance(who, which, sums, 1)))
-    refuse_constant(who, which, sums.names, spread)
-    return spread
+    sd = np.sqrt(np.diag(checked_covariance(who, which, sums, 1)))
+    refuse_constant(who, which, sums.names, sd)
+    return sd
 
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))

@@ -297,9 +297,9 @@ def _dependence_kept(before: Array, after: Array, sizes: list[int], v: float) ->
         return sums[np.triu_indices(len(sizes), 1)] / 2
 
     share = np.diag(before)
-    spread = np.sqrt(np.maximum(share * (1 - share), 0))
+    sd = np.sqrt(np.maximum(share * (1 - share), 0))
     first, second = excess(before), excess(after)
-    noise = sums_by_pair(np.outer(spread, spread)) * 2 * np.sqrt(v)
+    noise = sums_by_pair(np.outer(sd, sd)) * 2 * np.sqrt(v)
     whole = np.maximum(sums_by_pair(np.abs(first)) - noise, 0).sum()
     lost = np.maximum(sums_by_pair(np.abs(first - second)) - noise, 0).sum()
     return None if whole <= 1e-9 else float(max(1 - lost / whole, 0.0))  # less is rounding

@@ -181,8 +181,8 @@ def _pairwise_associations(who: str, table: pd.DataFrame, which: str, weights: A
             values = values - (np.average(values, weights=weights) if np.ptp(values) > 0 else values[0])
             peak = float(np.abs(values).max())
             values = values / peak if peak > 0 else values
-            spread = np.sqrt(np.average(values**2, weights=weights))
-            numbers[c] = values / spread if spread > 0 else values
+            scale = np.sqrt(np.average(values**2, weights=weights))
+            numbers[c] = values / scale if scale > 0 else values
         else:
             codes[c] = factorise(table[c])[0]
     found = {}

@@ -232,7 +232,7 @@ class EllipsoidOverlap(_Overlap):
         self.refuse_unused(self.method == "draws", "that method", 'method="draws"', "draws")
 
     def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
-        values, spread = [], []
+        values, value_errors = [], []
         parts: dict[str, float] = {}
         for name, (first, second) in pairs.items():
             if first.scale is None or second.scale is None:
@@ -253,13 +253,13 @@ class EllipsoidOverlap(_Overlap):
                 )
                 halves, errors = (one, two), (e_one, e_two)
             values.append(sum(halves) / 2)
-            spread.append(float(np.hypot(*errors)) / 2)
+            value_errors.append(float(np.hypot(*errors)) / 2)
             prefix = f"{name}: " if len(pairs) > 1 else ""
             parts |= {f"{prefix}original's ellipsoid": halves[0], f"{prefix}release's ellipsoid": halves[1]}
             if len(pairs) > 1:
                 parts[name] = values[-1]
         weights = self._weights_of_models(len(values))
-        error = float(np.linalg.norm(weights / weights.sum() * np.array(spread)))
+        error = float(np.linalg.norm(weights / weights.sum() * np.array(value_errors)))
         return Measured(self._weighted_average(values)[0], error, parts, partial(_coefficient_table, pairs, self.level))
 
 

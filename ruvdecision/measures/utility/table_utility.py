@@ -136,7 +136,7 @@ class TableUtility(WeightedMeasure):
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[pd.DataFrame, Array | None]:
         """Check what is named; groups need both files."""
-        stray = [str(c) for c in self.codes or () if c not in original.columns or not _is_cut(original[c])]
+        stray = [str(c) for c in self.codes or () if c not in original.columns or not _is_cut_into_groups(original[c])]
         if stray:
             raise InputError(f"{self.name} has codes for columns that it does not cut", stray, "Leave them out")
         most = max(self.way or (1,))
@@ -184,7 +184,7 @@ class TableUtility(WeightedMeasure):
     def _column_codes(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:
         """Codes of a column, the original's and then the release's, and the number of levels."""
         frames.refuse_mixed(self.name, a, b)
-        if not (_is_cut(a) or frames.is_time(a)):
+        if not (_is_cut_into_groups(a) or frames.is_time(a)):
             (ours, theirs), (levels,) = cells.common_codes(a.to_frame(), b.to_frame())
             return np.concatenate([ours[:, 0], theirs[:, 0]]), levels
         sides = (a, "the original"), (b, "the release")
@@ -198,7 +198,7 @@ class TableUtility(WeightedMeasure):
         return cells.renumber(level, len(special) + self.groups + 1)
 
 
-def _is_cut(column: pd.Series) -> bool:
+def _is_cut_into_groups(column: pd.Series) -> bool:
     """True for numbers, which are cut into groups; truth values are categories."""
     return frames.is_number(column) and not pd.api.types.is_bool_dtype(column.dtype)
 

@@ -128,8 +128,8 @@ class TrainOnRelease(WeightedMeasure):
                 guesses = [self._predict_elsewhere(*train[1], classes, x[0]), self._cross_validated(*train[0], classes)]
         losses = [tested * _squared_errors(truth, guess) for guess in guesses]
         skill, real = (1.0 - float(loss.sum() / base.sum()) for loss in losses)
-        spread = (losses[0] - (1.0 - skill) * base) / base.mean()
-        error = float(spread.std(ddof=1) / np.sqrt(len(spread))) if len(spread) > 1 else 0.0
+        influence = (losses[0] - (1.0 - skill) * base) / base.mean()
+        error = float(influence.std(ddof=1) / np.sqrt(len(influence))) if len(influence) > 1 else 0.0
         parts = {"original": real, "ratio": skill / real if real > 0 else 0.0, "without target": float(omitted)}
         if classes is not None:
             hits = [guess.argmax(axis=1) == truth.argmax(axis=1) for guess in guesses]

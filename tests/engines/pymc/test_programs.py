@@ -18,7 +18,7 @@ from ruvdecision.engines.pymc.nodes import LaplaceBoxes, find_boxes, place_nodes
 from ruvdecision.engines.pymc.programs import Program, _without_parameter_checks, vectorised
 from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
-from ruvdecision.masks.frame import Frame, Numbers
+from ruvdecision.masks.frame import Frame, NumericFrame
 
 RNG = np.random.default_rng(5)
 
@@ -234,7 +234,7 @@ def test_numbers_become_the_table_that_they_stand_for(given: Any) -> None:
     for data in (table, given):
         frame = Frame.of(data)
         late = frame.replace(new, range(table.shape[1]))
-        assert isinstance(late, Numbers) and late.plain and late.n == 6
+        assert isinstance(late, NumericFrame) and late.plain and late.n == 6
         np.testing.assert_array_equal(late.numeric("a test")[0], new)
         again = late.replace(new[:, :1] + 1, [0])  # one column of them: through the table where there are more
         np.testing.assert_array_equal(again.numeric("a test")[0][:, 0], new[:, 0] + 1)

@@ -24,6 +24,8 @@ from ruvdecision.measures import (
     Wasserstein,
 )
 from ruvdecision.measures.utility import distance
+from ruvdecision.measures.utility.cdf import Law, kolmogorov
+from ruvdecision.measures.utility.distance import _energy_distance_1d
 
 
 @pytest.mark.parametrize("value", AWKWARD)
@@ -81,3 +83,23 @@ def test_energy_of_projections_is_that_of_all_pairs(monkeypatch: pytest.MonkeyPa
     assert np.std(others) == pytest.approx(EnergyDistance(projections=40)(a, b).error, rel=0.6)
     monkeypatch.setattr(distance, "ALL_PAIRS", 299)
     assert float(EnergyDistance()(a, b)) == float(EnergyDistance(projections=100)(a, b))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("digits", [0, 1, 9])
+def test_distribution_functions_in_pieces_are_those_of_whole_samples(
+    digits: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ties within and between the samples, ends of pieces on them, and a sample that begins where the other ends.
+    rng = np.random.default_rng(digits)
+    for n, m, away in ((1, 1, 0.0), (40, 23, 0.0), (23, 40, 5.0), (64, 64, 0.3), (200, 7, -1.0)):
+        x, y = rng.standard_normal(n).round(digits), (rng.standard_normal(m) + away).round(digits)
+        a, b = (Law.of(v, rng.uniform(0.1, 2, len(v)) if weighted else None) for v in (x, y))
+        at = np.unique(np.concatenate([x, y]))
+        gap = a.below(at) - b.below(at)
+        for piece in (1, 2, 5, 16, 4096):
+            monkeypatch.setattr("ruvdecision.measures.utility.cdf.PIECE", piece)
+            assert kolmogorov(a, b) == pytest.approx(np.abs(gap).max(), abs=1e-14)
+            area = 2 * np.sum(gap[:-1] ** 2 * np.diff(at))
+            assert _energy_distance_1d(a, b) == pytest.approx(area, rel=1e-12, abs=1e-14)
+        assert _energy_distance_1d(a, a) == 0
