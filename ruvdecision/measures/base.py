@@ -14,8 +14,8 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ..checks import check_fields, check_kind, field_values
-from ..errors import InputError, RuvError, UnsupportedError
+from ..checks import check_fields, check_kind, field_values, one_number
+from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
@@ -71,7 +71,12 @@ class Measured(float):
     @classmethod
     def of(cls, result: float) -> Measured:
         """The same number with what belongs to it; a plain one has nothing."""
-        return result if isinstance(result, Measured) else cls(result)
+        if isinstance(result, Measured):
+            return result
+        number = one_number(result)
+        if number is None:
+            raise InputError("A measure must give one real number", kind_of(result), "Return a float or a Measured")
+        return cls(number)
 
     @property
     def table(self) -> pd.DataFrame | None:

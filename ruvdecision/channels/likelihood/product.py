@@ -212,7 +212,7 @@ def _with_averages(found: ReleaseLikelihood, averages: list[Averages]) -> Releas
     known = np.stack([column.known_values for column in found.columns], axis=1)
     if not np.any(~np.isnan(known) & one.members):
         return replace(found, averages=one)
-    return _without_known(found, one, known)
+    return _without_known_members(found, one, known)
 
 
 def _combine_averages(one: Averages, two: Averages) -> Averages:
@@ -242,7 +242,7 @@ def _refuse_correlated(averages: Averages) -> None:
         )
 
 
-def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -> ReleaseLikelihood:
+def _without_known_members(found: ReleaseLikelihood, averages: Averages, known: Array) -> ReleaseLikelihood:
     """Known members leave their average; one that is left alone is told by it."""
     _refuse_correlated(averages)
     groups, k = averages.values.shape

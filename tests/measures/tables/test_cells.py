@@ -66,7 +66,7 @@ def test_joint_codes_of_no_rows() -> None:
 )
 def test_differences_between_steps(first: list[int], second: list[int]) -> None:
     a, b = np.sort(np.array(first, dtype=float)), np.sort(np.array(second, dtype=float))
-    values, gap = step_differences(Law(a), Law(b))
+    [(values, gap)] = step_differences(Law(a), Law(b))
     assert values.tolist() == sorted(first + second)
     for i, value in enumerate(values):
         if i + 1 == len(values) or values[i + 1] != value:
