@@ -133,7 +133,7 @@ def _intersect(a: Between, b: Between) -> ColumnLikelihood:
 def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikelihood:
     """What two releases of the same records tell, independent given the records."""
     for one, other in ((first, second), (second, first)):
-        if one.shuffled and not _is_uninformative(other):
+        if one.shuffled and not other.is_uninformative:
             raise UnsupportedError(
                 "Shuffle in one release, beside another, has no likelihood here: which rows belong together is not "
                 "known",
@@ -143,11 +143,6 @@ def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> Rel
     found = replace(first, columns=columns, shuffled=first.shuffled or second.shuffled, joint=None, averages=None)
     found = _multiply_joint_normals(found, first.joint, second.joint)
     return _with_averages(found, [r.averages for r in (first, second) if r.averages is not None])
-
-
-def _is_uninformative(release: ReleaseLikelihood) -> bool:
-    silent = all(np.all(column.uninformative) for column in release.columns)
-    return silent and release.averages is None and (release.joint is None or bool(np.isnan(release.joint.centre).all()))
 
 
 def _multiply_joint_normals(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseLikelihood:

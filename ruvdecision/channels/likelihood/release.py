@@ -168,6 +168,12 @@ class ReleaseLikelihood:
             object.__setattr__(self, "categorical", (False,) * len(self.columns))
 
     @property
+    def is_uninformative(self) -> bool:
+        """Whether the records are known no better than before."""
+        silent = all(np.all(column.uninformative) for column in self.columns) and self.averages is None
+        return silent and (self.joint is None or bool(np.isnan(self.joint.centre).all()))
+
+    @property
     def n(self) -> int:
         """Number of rows."""
         return self.columns[0].n
