@@ -340,14 +340,14 @@ def _run_study_code(study: Study, part: str) -> Iterator[None]:
     try:
         yield
     except RuvError as error:
-        where = _line_in(error, study.path)
+        where = _last_line_of_study(error, study.path)
         # A class of the study's own may take other arguments.
         kind = type(error) if type(error).__module__ == RuvError.__module__ else RuvError
         raise kind(f"{study.path}{f', line {where}' if where else ''}: {error.what}", error.got, error.do) from error
     except (KeyboardInterrupt, Stopped):
         raise
     except BaseException as error:  # SystemExit too: a study does not end the program
-        where = _line_in(error, study.path)
+        where = _last_line_of_study(error, study.path)
         # What libraries say may quote a record, and this line ends up in logs.
         got = safe_error_text(error) + (f" (line {where})" if where else "")
         what = f"{study.path} failed while loading" if part == "the file" else f"{part}() of {study.path} failed"
@@ -357,7 +357,7 @@ def _run_study_code(study: Study, part: str) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _line_in(error: BaseException, path: Path) -> int | None:
+def _last_line_of_study(error: BaseException, path: Path) -> int | None:
     """Return the last line of the study file that the error came through."""
     walked = traceback.walk_tb(error.__traceback__)
     lines = [line for frame, line in walked if frame.f_code.co_filename == str(path)]

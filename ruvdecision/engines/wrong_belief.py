@@ -42,8 +42,8 @@ from .base import (
     progress_of_part,
 )
 
-MISLED = 150
-"""Releases that are drawn at least where the mask is not known, as few of them cost a lot."""
+MISLED, FEW_MISLED = 150, 40
+"""Releases that are drawn at least where the mask is not known, as few of them cost a lot; where none lie far out."""
 STRETCH = (0.0, 0.8, 1.7)
 """How much farther out releases are drawn then, over the square root of their dimension."""
 SAMPLED = 8
@@ -60,7 +60,7 @@ class WrongBelief(Rewrite):
     noise. Otherwise it is an average over releases (100 unless ``replicates`` says otherwise, 8 where posteriors are
     sampled) of the expected loss under the agency's posterior, with the error of that average. With data the releases
     are those of the data. Few releases would not show what it costs not to know the mask: without data 150 are drawn at
-    least where beliefs are normal.
+    least where beliefs are normal, and 40 where they are finite.
     """
 
     own: Plan = field(kw_only=True)
@@ -119,12 +119,14 @@ class WrongBelief(Rewrite):
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
         count = problem.count
-        if problem.replicates is None and (self.own.engine.draws_files or self.engine.draws_files):
+        dear = self.own.engine.draws_files or self.engine.draws_files
+        if problem.replicates is None and dear:
             count = SAMPLED  # every release is a run of a sampler
         wide = None
         if isinstance(self.own, UnknownMask) and problem.data is None and len(self.own.mixture(mask).masks) > 1:
             wide = DefensiveMixture.of(mask, self.agency)
-            count = count if wide is None else max(count, MISLED)
+            if wide is not None or not dear:
+                count = max(count, MISLED if wide is not None else FEW_MISLED)
         costs, within, believed, logs = np.zeros((4, count))
         first, second = itertools.tee(self._draw_releases(mask, count, wide))
         pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), strict=True)

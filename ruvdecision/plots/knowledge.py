@@ -187,14 +187,14 @@ def _with_crossings(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, par
             # Risk is near a power of the noise, so logarithms interpolate well.
             logs = np.log(np.maximum(curve.risk[ends], 1e-300))
             share = float((np.log(max_risk) - logs[0]) / (logs[1] - logs[0]))
-            place, at = _interpolate(curve.x[ends], share), _interpolate(values[curve.shown[ends]], share)
+            place, at = _point_between_ends(curve.x[ends], share), _point_between_ends(values[curve.shown[ends]], share)
             x, risk = (np.insert(v, turns[0] + 1, new) for v, new in ((curve.x, place), (curve.risk, max_risk)))
             curve = replace(curve, x=x, risk=risk, crossing=(place, at))
         found.append(curve)
     return found
 
 
-def _interpolate(ends: Array, share: float) -> float:
+def _point_between_ends(ends: Array, share: float) -> float:
     """A share of the way between two numbers, by logarithms if both are positive."""
     if ends.min() > 0:
         return float(np.exp(np.log(ends[0]) + share * (np.log(ends[1]) - np.log(ends[0]))))

@@ -37,7 +37,7 @@ def mean_positive_part(d: ArrayLike, s: ArrayLike) -> Array:
     tail = phi(size) * np.maximum(1.0 - size * np.sqrt(np.pi / 2) * special.erfcx(size / np.sqrt(2)), 0.0)
     with np.errstate(invalid="ignore"):
         value = np.maximum(d, 0.0) + s * tail
-    return _at_zero_and_infinity(value, s, np.maximum(d, 0.0), np.inf)
+    return _replace_at_zero_and_infinite_sd(value, s, np.maximum(d, 0.0), np.inf)
 
 
 def mean_power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) -> Array:
@@ -54,7 +54,7 @@ def mean_power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) ->
             value = _scaled_gamma(s, p, p / 2, (p + 1) / 2) * shape
         # So far out that z**2 overflows, X is as good as constant.
         value = np.where(half < 1e30, value, point)
-    return _at_zero_and_infinity(value, s, point, 0.0 if signed else np.inf)
+    return _replace_at_zero_and_infinite_sd(value, s, point, 0.0 if signed else np.inf)
 
 
 def _scaled_gamma(s: Array, p: float, twos: float, at: float) -> Array:
@@ -83,7 +83,7 @@ def mean_huber_loss(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
         if near.any():
             value = np.where(near, _huber_loss_small_delta(z, np.minimum(bend, 1.0)), value)
         value = value * safe * safe
-    return _at_zero_and_infinity(value, s, point, np.inf)
+    return _replace_at_zero_and_infinite_sd(value, s, point, np.inf)
 
 
 def _huber_loss_small_delta(d: Array, bend: Array) -> Array:
@@ -116,7 +116,7 @@ def probability_outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
     safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
     with np.errstate(over="ignore"):
         value = special.ndtr((-width - d) / safe) + special.ndtr((d - width) / safe)
-    return _at_zero_and_infinity(value, s, is_farther(d, 0.0, width).astype(np.float64), 1.0)
+    return _replace_at_zero_and_infinite_sd(value, s, is_farther(d, 0.0, width).astype(np.float64), 1.0)
 
 
 def is_farther(a: ArrayLike, b: ArrayLike, width: ArrayLike) -> NDArray[np.bool_]:
@@ -147,7 +147,7 @@ def _standardise(d: ArrayLike, s: ArrayLike) -> tuple[Array, Array, Array]:
     return d, s, z
 
 
-def _at_zero_and_infinity(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array:
+def _replace_at_zero_and_infinite_sd(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array:
     if np.any(s == 0):
         value = np.where(s == 0, zero, value)
     if np.any(np.isinf(s)):

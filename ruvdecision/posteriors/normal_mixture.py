@@ -299,7 +299,7 @@ class SortedMixture:
         A set of one has a closed form, any other is measured from a place of its own, so that parts that are tiny for
         their distance keep their digits.
         """
-        sets = self._separate_sets()
+        sets = self._set_of_each_component()
         alone = np.bincount(sets)[sets] == 1
         weights, sds = self.weights[alone], self.sds[alone]
         value = float(weights @ (0.5 * (1 + np.log(2 * np.pi)) + np.log(sds) - np.log(weights)))
@@ -316,7 +316,7 @@ class SortedMixture:
             error += total * float(found.error)
         return Value(np.asarray(value), np.asarray(error))
 
-    def _separate_sets(self) -> NDArray[np.intp]:
+    def _set_of_each_component(self) -> NDArray[np.intp]:
         """Number of the set that each component belongs to; different sets lie more than 13 sds apart."""
         low, high = self.means - 13 * self.sds, self.means + 13 * self.sds
         order = np.argsort(low, kind="stable")

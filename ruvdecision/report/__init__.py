@@ -197,13 +197,13 @@ def _make_document(
         "seed": check_flag("seed", seed, "Write seed=True to give the seed itself"),
     }
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
-    parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
+    parts = {name: _given_by_map(name, given, list(maps)) for name, given in analyses.items()}
     beside = {k: shown | {name: found.get(k) for name, found in parts.items()} for k in maps}
     extras = {str(k): Extras(**given) for k, given in beside.items()}
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _join_continued_lines(lines), date, extras)
 
 
-def _shared_out(name: str, given: object, maps: list[str]) -> dict[str, Any]:
+def _given_by_map(name: str, given: object, maps: list[str]) -> dict[str, Any]:
     """What was done beside each map, by the map's name."""
     if given is None:
         return {}

@@ -148,6 +148,8 @@ def test_which_row_is_whose() -> None:
         Noise(variance=SIZES),
         Noise(sd=1.0) | Microaggregate(groups=3),
         Microaggregate(groups=2),
+        Microaggregate(groups=2) | Noise(sd=0.7),
+        Noise(sd=1.0) | Microaggregate(groups=[0, 0, 0, 1, 1, 2]) | Noise(sd=0.5, common=True) | Noise(sd=0.7),
         Noise(sd=1.0, common=True),
         Suppress(rows=[1]),
     ],

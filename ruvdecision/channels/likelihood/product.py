@@ -133,7 +133,7 @@ def _intersect(a: Between, b: Between) -> ColumnLikelihood:
 def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikelihood:
     """What two releases of the same records tell, independent given the records."""
     for one, other in ((first, second), (second, first)):
-        if one.shuffled and not _is_uninformative(other):
+        if one.shuffled and not other.is_uninformative:
             raise UnsupportedError(
                 "Shuffle in one release, beside another, has no likelihood here: which rows belong together is not "
                 "known",
@@ -143,11 +143,6 @@ def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> Rel
     found = replace(first, columns=columns, shuffled=first.shuffled or second.shuffled, joint=None, averages=None)
     found = _multiply_joint_normals(found, first.joint, second.joint)
     return _with_averages(found, [r.averages for r in (first, second) if r.averages is not None])
-
-
-def _is_uninformative(release: ReleaseLikelihood) -> bool:
-    silent = all(np.all(column.uninformative) for column in release.columns)
-    return silent and release.averages is None and (release.joint is None or bool(np.isnan(release.joint.centre).all()))
 
 
 def _multiply_joint_normals(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseLikelihood:
@@ -217,7 +212,7 @@ def _with_averages(found: ReleaseLikelihood, averages: list[Averages]) -> Releas
     known = np.stack([column.known_values for column in found.columns], axis=1)
     if not np.any(~np.isnan(known) & one.members):
         return replace(found, averages=one)
-    return _without_known(found, one, known)
+    return _without_known_members(found, one, known)
 
 
 def _combine_averages(one: Averages, two: Averages) -> Averages:
@@ -247,7 +242,7 @@ def _refuse_correlated(averages: Averages) -> None:
         )
 
 
-def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -> ReleaseLikelihood:
+def _without_known_members(found: ReleaseLikelihood, averages: Averages, known: Array) -> ReleaseLikelihood:
     """Known members leave their average; one that is left alone is told by it."""
     _refuse_correlated(averages)
     groups, k = averages.values.shape

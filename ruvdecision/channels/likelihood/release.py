@@ -123,7 +123,7 @@ class Averages:
         """The same with the rows at their places among n."""
         label, members = np.full(n, -1), np.zeros((n, self.values.shape[1]), dtype=bool)
         label[rows], members[rows] = self.label, self.members
-        return replace(self, label=label, members=members, noise=_place_matrices(self.noise, rows, n))
+        return replace(self, label=label, members=members, noise=_matrices_of_all_rows(self.noise, rows, n))
 
     def __repr__(self) -> str:
         return f"Averages(n={self.n}, groups={len(self.values)}, columns={int(self.members.any(axis=0).sum())})"
@@ -166,6 +166,12 @@ class ReleaseLikelihood:
             object.__setattr__(self, "names", tuple(range(len(self.columns))))
         if not self.categorical:
             object.__setattr__(self, "categorical", (False,) * len(self.columns))
+
+    @property
+    def is_uninformative(self) -> bool:
+        """Whether the records are known no better than before."""
+        silent = all(np.all(column.uninformative) for column in self.columns) and self.averages is None
+        return silent and (self.joint is None or bool(np.isnan(self.joint.centre).all()))
 
     @property
     def n(self) -> int:
@@ -258,7 +264,7 @@ class ReleaseLikelihood:
         if joint is not None:
             centre = np.full((n, self.k), np.nan)
             centre[rows] = joint.centre
-            joint = replace(joint, centre=centre, covariance=_place_matrices(joint.covariance, rows, n))
+            joint = replace(joint, centre=centre, covariance=_matrices_of_all_rows(joint.covariance, rows, n))
         averages = None if self.averages is None else self.averages.in_whole_file(rows, n)
         return replace(self, columns=columns, joint=joint, averages=averages, index=None, total=None)
 
@@ -268,7 +274,7 @@ class ReleaseLikelihood:
         return f"ReleaseLikelihood(n={self.n}, columns=[{', '.join(type(c).__name__ for c in self.columns)}]{extra})"
 
 
-def _place_matrices(matrices: Array, rows: Ints, n: int) -> Array:
+def _matrices_of_all_rows(matrices: Array, rows: Ints, n: int) -> Array:
     """Matrices of some rows at their places among n, zero elsewhere; one matrix of all rows stays."""
     if len(matrices) == 1:
         return matrices

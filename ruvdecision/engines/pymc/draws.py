@@ -177,7 +177,7 @@ class ReleaseSampler:
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
         releases = {i: r for i, r in enumerate(observed) if r is not None}
         reasons = {i: why_records_are_dependent(self.compiled, release) for i, release in releases.items()}
-        empty = {i for i, release in releases.items() if self._is_uninformative(release)}
+        empty = {i for i, r in releases.items() if r.is_uninformative and not self.compiled.is_improper}
         free = [release for i, release in releases.items() if not reasons[i] and i not in empty]
         grids: tuple[RecordGrid, ...] | None = None
         if any(marginal_likelihood_class(self.compiled, release).on_grid for release in free):
@@ -221,11 +221,6 @@ class ReleaseSampler:
         if point.failure is not None:
             raise point.failure
         return point
-
-    def _is_uninformative(self, observed: ReleaseLikelihood) -> bool:
-        """Whether a release tells nothing, and what is known without it can be drawn."""
-        bare = observed.joint is None and observed.averages is None and not self.compiled.is_improper
-        return bare and all(np.all(column.uninformative) for column in observed.columns)
 
     def _point_from_neighbour(
         self, anchors: Sequence[ReleaseDraws | None], likelihood: MarginalLikelihood

@@ -56,6 +56,13 @@ class LogPosteriors:
         """Nodes of a record, where it is summed over nodes."""
         return 0
 
+    @property
+    def has_edges(self) -> bool:
+        """Whether the likelihood of a record jumps or bends, as the posterior then may where the scale is near zero."""
+        columns = [column for release in self.observed for column in release.columns]
+        ends = [np.isfinite(column.support_bounds).any(axis=0) & (column.low < column.high) for column in columns]
+        return any(np.isfinite(c.cuts).any() or own.any() for c, own in zip(columns, ends, strict=True))
+
     def refinement_error(self, u: Array) -> float:
         """How far finer nodes for the records would move the log posterior at points ``(S, d)``."""
         return 0.0

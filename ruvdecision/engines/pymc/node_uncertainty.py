@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...users.user import User
 from .importance import weighted_draws
 from .log_posterior import LogPosteriors
 from .loss_growth import khat_of_loss
-from .nodes import LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
+from .nodes import SHIFT, LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
 from .parameter_points import ParameterPoints, entries_per_parameter, parameter_values
@@ -237,6 +237,7 @@ class SettledUncertainties:
         used = np.zeros(count, dtype=int)
         dear = bool(posteriors.support_maps)
         tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
+        tolerance = min(tolerance, ROUGH) if posteriors.has_edges else tolerance  # many such releases are all alike
         for todo, steps in boxes.grouped_by_steps(dear):
             reached = 0.0
             for halving in range(halvings):
@@ -246,10 +247,13 @@ class SettledUncertainties:
                     break
                 used[todo] = nodes.weights.shape[1]
                 solver, before = NodeSolver(some, part, nodes, max(tolerance, reached / 8)), answers
-                answers = [
-                    _keep_smaller_error(a, todo, solver.uncertainty(user))
-                    for a, user in zip(answers, users, strict=True)
-                ]
+                found = [solver.uncertainty(user) for user in users]
+                for shift in (SHIFT, 2 * SHIFT) if some.has_edges else ():
+                    beside = replace(solver, nodes=place_nodes(some, part, _halved(steps, halving), shift))
+                    found = [_with_error_beside(v, beside.uncertainty(u)) for v, u in zip(found, users, strict=True)]
+                    if all(np.all(v.error <= CLOSE * np.abs(v.value)) for v in found):
+                        break  # smooth between nodes; two grids alone may agree by chance
+                answers = [_keep_smaller_error(a, todo, own) for a, own in zip(answers, found, strict=True)]
                 # Finer nodes are worth it as long as they help: a record's own law may leave an error too.
                 worth = [
                     (a.error > tolerance * np.abs(a.value)) & (a.error < b.error / 2)
@@ -282,7 +286,12 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
         nodes = _halved_nodes(posteriors, boxes, steps, halving)
         if nodes is None:
             break
-        law, error = NodeSolver(posteriors, boxes, nodes).law(user)
+        solver = NodeSolver(posteriors, boxes, nodes)
+        law, error = solver.law(user)
+        if posteriors.has_edges and not user.target.asks_only(Kind.PARAMETER):
+            beside = replace(solver, nodes=place_nodes(posteriors, boxes, _halved(steps, halving), SHIFT))
+            value, other = (s.uncertainty(user) for s in (solver, beside))
+            error = max(error, _relative_error_between_steps(*_with_error_beside(value, other)))
         if (
             error <= max(tolerance, ROUGH)
             or user.target.asks_only(Kind.PARAMETER)
@@ -301,7 +310,7 @@ def _halved_nodes(
     Nodes of which one has all the weight are refused: a spike narrower than their distance.
     """
     try:
-        nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
+        nodes = place_nodes(posteriors, boxes, _halved(steps, halving))
     except InputError:
         if not halving:
             raise
@@ -310,6 +319,10 @@ def _halved_nodes(
         what = "The posterior of the parameters is narrower than the distance of its nodes"
         raise ConvergenceError(what, f"one node with {nodes.weights.max():.3f} of it", "Use engine=ruv.Sampling()")
     return nodes
+
+
+def _halved(steps: tuple[float, ...], times: int) -> tuple[float, ...]:
+    return tuple(step / 2**times for step in steps)
 
 
 def _exceeds_budget(posteriors: LogPosteriors, nodes: Nodes) -> bool:
@@ -502,6 +515,15 @@ def _with_tail_mass(found: Value, far: Array, near: Array) -> Value:
         left = np.where(there, last * x / (1 - x), 0.0)
         endless = there & (last >= before)
     return Value(np.where(endless, np.inf, value), np.where(endless, 0.0, error + np.where(endless, 0.0, left)))
+
+
+def _with_error_beside(found: Value, beside: Value) -> Value:
+    """A value with an error of at least twice what a second grid beside the first one moves it."""
+    with np.errstate(invalid="ignore"):
+        moved = 2 * np.abs(np.asarray(found.value) - beside.value)
+    return Value(
+        found.value, np.maximum(found.error, np.where(moved > EXACT_RELATIVE_ERROR * np.abs(found.value), moved, 0.0))
+    )
 
 
 def _relative_error_between_steps(value: Array, error: Array) -> float:

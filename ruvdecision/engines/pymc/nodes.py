@@ -24,6 +24,8 @@ DROP = 36.0
 """Log posteriors this far below their top are nothing: 1e-16."""
 STEP = 0.5
 """Step of the nodes, in standard deviations as the curvature at the mode says."""
+SHIFT = 0.38
+"""Of a step, by which a second grid lies beside the first: no part of it that halving would meet."""
 LARGEST = 400_000
 WIDENINGS = 12
 """Times that a box may be widened."""
@@ -187,15 +189,22 @@ def find_boxes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
     )
 
 
-def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[float, ...] = (STEP, STEP)) -> Nodes:
-    """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis."""
+def place_nodes(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[float, ...] = (STEP, STEP), shift: float = 0.0
+) -> Nodes:
+    """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis.
+
+    Another grid, ``shift`` of a step from this one, tells where the log posterior is not smooth between nodes.
+    """
     size, count = boxes.size, len(boxes.modes)
     if not size:
         one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
         return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), posteriors.evaluate(u)[1])
     low, high = boxes.low.copy(), boxes.high.copy()
     for turn in range(WIDENINGS):
-        axes, z, slopes = zip(*[_stretched_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
+        axes, z, slopes = zip(
+            *[_stretched_axis(low[:, i], high[:, i], steps[i], shift) for i in range(size)], strict=True
+        )
         shape = tuple(a.shape[1] for a in axes)
         if int(np.prod(shape)) > LARGEST:
             raise InputError(
@@ -352,7 +361,7 @@ def find_box_ends(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxe
     return LaplaceBoxes(boxes.modes, boxes.roots, -np.maximum(out[left], 8.6), np.maximum(out[right], 8.6))
 
 
-def _stretched_axis(low: Array, high: Array, step: float) -> tuple[Array, Array, Array]:
+def _stretched_axis(low: Array, high: Array, step: float, shift: float) -> tuple[Array, Array, Array]:
     """Even places from low to high for each release, where they lie after stretching, and the log of the stretch."""
     reach = np.maximum(-low, high)
     # z = sinh(c s) / c reaches a far end with about as many steps as a normal law needs.
@@ -362,7 +371,7 @@ def _stretched_axis(low: Array, high: Array, step: float) -> tuple[Array, Array,
     first = np.where(stretch > 0, np.arcsinh(safe * low[:, None]) / safe, low[:, None])
     last = np.where(stretch > 0, np.arcsinh(safe * high[:, None]) / safe, high[:, None])
     count = 4 * int(np.ceil(float(np.max(last - first)) / step / 4)) + 1
-    s = first + (last - first) * np.linspace(0, 1, count)
+    s = first + (last - first) * (np.linspace(0, 1, count) + shift / (count - 1))
     return s, np.where(stretch > 0, np.sinh(safe * s) / safe, s), np.where(stretch > 0, np.log(np.cosh(safe * s)), 0.0)
 
 

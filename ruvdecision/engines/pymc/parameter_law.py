@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nodes import LaplaceBoxes, Nodes, find_box_ends, place_nodes
+from .nodes import SHIFT, LaplaceBoxes, Nodes, find_box_ends, place_nodes
 
 DROP = 36.0
 STILL = 1e-9
@@ -67,19 +67,24 @@ def law_of_value(
         nodes = place_nodes(posteriors, boxes, (FINE,))
         x = values(nodes.whole[0])
         curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
-        return _with_moment_error(None if curve is None else (curve, 0.0), nodes, values)
+        check = _nodes_beside(posteriors, nodes, boxes, (FINE,))
+        return _with_moment_error(None if curve is None else (curve, 0.0), check, values)
     best: tuple[Curve, float] | None = None
     frames = [] if place is None else [boxes.with_first_parameter(place)] * 3
     for frame, step in zip(frames, (0.5, 0.25, 0.125), strict=False):
         nodes = place_nodes(posteriors, frame, (FINE, step))
-        best = _with_moment_error(_law_of_first_coordinate(nodes, values), nodes, values)
+        best = _with_moment_error(
+            _law_of_first_coordinate(nodes, values), _nodes_beside(posteriors, nodes, frame, (FINE, step)), values
+        )
         if best is None or best[1] <= (ENOUGH_OF_SUMS if posteriors.support_maps else ENOUGH):
             break
     if best is not None:
         return best
     for frame in _monotone_directions(posteriors, boxes, values):
         nodes = place_nodes(posteriors, frame, (ROWS, FINE))
-        found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
+        found = _with_moment_error(
+            _law_by_rows(nodes, values), _nodes_beside(posteriors, nodes, frame, (ROWS, FINE)), values
+        )
         if found is not None and (best is None or _total_error(found) < _total_error(best)):
             best = found
         if best is not None and _total_error(best) <= ENOUGH:
@@ -115,7 +120,15 @@ def masses_of_value(
     for step in (1, 2, 4):
         some = np.all([place % step == 0 for place in np.nonzero(there)], axis=0)
         laws.append((x[some], mass[some] / mass[some].sum()))
-    return laws, _moment_gap(nodes, values, *_mean_and_variance(*laws[0])) if swings and x.ndim == 1 else 0.0
+    if not (swings or posteriors.has_edges) or x.ndim > 1:
+        return laws, 0.0
+    check = _nodes_beside(posteriors, nodes, frame, (FINE,) * size)
+    return laws, _moment_gap(check, values, *_mean_and_variance(*laws[0]))
+
+
+def _nodes_beside(posteriors: LogPosteriors, nodes: Nodes, boxes: LaplaceBoxes, steps: tuple[float, ...]) -> Nodes:
+    """Nodes that check a law by these ones: others, where edges may fall between them."""
+    return place_nodes(posteriors, boxes, steps, SHIFT) if posteriors.has_edges else nodes
 
 
 def _with_moment_error(

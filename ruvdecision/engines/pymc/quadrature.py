@@ -143,9 +143,20 @@ class Quadrature(BaseEngine):
         budget = [""] * len(masks)
         sampled: dict[int, SolvedRelease] = {}
         sampler = ReleaseSampler(Sampling(importance=True), compiled, users) if self.fallback else None
+        solve_before = partial(
+            before_release, compiled, users, self.name, partial(self._solve_before_release, compiled, users)
+        )
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
         for r, observed, seed, _ in replicates_of(problem, compiled, tally):
-            waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
+            for i, release in enumerate(observed):
+                if release is None:
+                    continue
+                known = solve_before() if release.is_uninformative else [Value.exact(np.nan)]
+                if np.isnan([value for value, _ in known]).any():
+                    waiting.append((r, i, release, seed))
+                else:
+                    tally.add(r, i, known)
+                    marginalizations[i] = "nothing is released"
             if ALIKE <= r < tally.counts.max() - 1 and len(waiting) < TOGETHER:
                 continue
             for group, posteriors in log_posteriors(compiled, [release for _, _, release, _ in waiting]):
@@ -209,7 +220,7 @@ class Quadrature(BaseEngine):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
-        before = before_release(compiled, users, self.name, partial(self._solve_before_release, compiled, users))
+        before = solve_before()
         names = ["sampling" if i in sampled else self.name for i in range(len(masks))]
         engine = self.name if not sampled else names
         return [

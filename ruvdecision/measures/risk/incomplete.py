@@ -137,7 +137,7 @@ class GapTree:
         rows, *boxes = self.boxes
         none = np.zeros(0, dtype=np.int64)
         return np.asarray(
-            gaps_within(
+            weight_between_distances(
                 asking.values, asking.blank, self.cost, floor, inner, outer, none, none, self.weight[rows], *boxes
             )
         )
@@ -146,7 +146,7 @@ class GapTree:
         """The records at squared distances up to ``outer``, in the file's order; those of record i from edge i on."""
         rows, *boxes = self.boxes
         found, nowhere = np.empty(edges[-1], dtype=np.int64), np.zeros(len(outer))
-        gaps_within(
+        weight_between_distances(
             *(asking.values, asking.blank, self.cost, nowhere - 1.0, nowhere, outer),
             *(edges, found, self.weight[rows], *boxes),
         )
@@ -259,7 +259,7 @@ def least_gaps(
 
 
 @compiled(_gap, _gap_to_box, _next_leaf)
-def gaps_within(
+def weight_between_distances(
     asking: Array,
     blank: Array,
     cost: Array,

@@ -134,7 +134,7 @@ class IndividualRisk(KeyMeasure):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count and estimate."""
-        return self._measured(self._classes(released))
+        return self._measured(self._classes_of_keys(released))
 
     def from_whole_numbers(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
         keys, weights = (columns, None) if self.weights is None else (columns[:-1], columns[-1])
@@ -145,10 +145,10 @@ class IndividualRisk(KeyMeasure):
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""
-        found = self._classes(used)
+        found = self._classes_of_keys(used)
         return found.f[found.row], found.F[found.row], self._risk(found)
 
-    def _classes(self, used: pd.DataFrame) -> _Classes:
+    def _classes_of_keys(self, used: pd.DataFrame) -> _Classes:
         weights = None if self.weights is None else frames.positive_weights(self.name, used.iloc[:, -1])
         keys = used if weights is None else used.iloc[:, :-1]
         return _Classes.of_keys(keys, weights, self.missing == "wildcard", self.alpha)

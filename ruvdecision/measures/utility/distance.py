@@ -48,7 +48,7 @@ PISON_FINAL = (
     (-1.02842572724793, 1.67659883081926),
     (-0.26800273450853, 1.35968562893582),
 )
-"""Coefficients of `_small_file` for the half of the records, and for those near it."""
+"""Coefficients of `_small_file_factor` for the half of the records, and for those near it."""
 FEW_PAIRS = 1_000_000
 """Pairs of records whose distances are taken at once: that is sooner done than numba is loaded."""
 ALL_PAIRS = 50_000
@@ -541,12 +541,12 @@ def robust_covariance(scaled: Array, which: str, seed: int = 0, flat: bool = Fal
     if none.any():
         on = (np.abs(away @ axes[:, none]) < 1e-6).all(axis=1)
         return np.cov(scaled[on].T).reshape(p, p)
-    raw = covariance * (half / (half - 1) * _consistency_factor(half / n, p) * _small_file(n, p, PISON_RAW))
+    raw = covariance * (half / (half - 1) * _consistency_factor(half / n, p) * _small_file_factor(n, p, PISON_RAW))
     near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
     if near.all():
         return np.cov(scaled.T).reshape(p, p)
     return np.cov(scaled[near].T).reshape(p, p) * (
-        _consistency_factor(float(near.mean()), p) * _small_file(n, p, PISON_FINAL)
+        _consistency_factor(float(near.mean()), p) * _small_file_factor(n, p, PISON_FINAL)
     )
 
 
@@ -557,7 +557,7 @@ def _consistency_factor(share: float, p: int) -> float:
     return share / float(special.gammainc(p / 2 + 1, special.chdtri(p, 1 - share) / 2))
 
 
-def _small_file(n: int, p: int, table: tuple[tuple[float, float], ...]) -> float:
+def _small_file_factor(n: int, p: int, table: tuple[tuple[float, float], ...]) -> float:
     """The factor of Pison, Van Aelst and Willems (2002) for half of n records; none for very small files.
 
     One and two variables have laws of their own, 1 - exp(a) / n^b; of more, the law goes through -a / p^b at

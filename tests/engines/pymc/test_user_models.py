@@ -137,6 +137,26 @@ def test_the_gain_over_a_drawn_start_carries_its_error(unknowns):
     assert rumap.utility_error[1] == pytest.approx(np.hypot(rumap.scientist.error[1], start), rel=1e-9)
 
 
+@pytest.mark.slow
+def test_a_release_that_tells_nothing_leaves_what_was_known():
+    """Beside releases that do it is worked out with them, by other nodes: the gain was -9e-6."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 3, 1), pm().HalfNormal("sigma", 0.4)
+            pm().LogNormal("x", mu, sigma, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Record(0), ruv.Quadratic())
+    data = np.random.default_rng(1).lognormal(3, 0.5, size=40)
+    options = {"data": data, "replicates": 3, "seed": 1, "risk": "relative_gain"}
+    rumap = ruv.evaluate([ruv.Noise(sd=2.0), ruv.Suppress()], intruder=user, scientist=user, **options)
+    assert rumap.intruder.value[1] == rumap.before[0][1] and rumap.risk[1] == 0 < rumap.risk[0]
+    # E exp(k sigma**2 / 2) of a half-normal scale is 1 / sqrt(1 - k scale**2).
+    right = np.exp(8) / np.sqrt(1 - 4 * 0.16) - np.exp(7) / (1 - 0.16)
+    assert rumap.intruder.value[1] == pytest.approx(right, rel=1e-5)
+
+
 # -- the draw of the release -------------------------------------------------------------------------------
 
 
@@ -440,6 +460,41 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "base", "at"), [(6, 0.25, 2.0), (3, 2.0, 2.0)])
+def test_the_error_covers_edges_that_a_small_scale_makes_sharp(n, base, at):
+    """Where all were rounded alike, the mean has the edges of the cell the sharper the smaller the scale is."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 2, 1), pm().HalfNormal("sigma", 1)
+            pm().Normal("x", mu, sigma, shape=n)
+        return model
+
+    near = np.geomspace(1e-8, 0.1, 50)
+    crowd = [at + c * base / 2 + s * near for c in (-1, 1) for s in (-1, 1)]
+    edges = np.unique(np.concatenate([np.linspace(-5, 9, 71), *crowd]))
+    z, w = np.polynomial.legendre.leggauss(12)
+    half = np.diff(edges) / 2
+    mu, weight = (edges[:-1, None] + half[:, None] * (1 + z)).ravel(), (half[:, None] * w).ravel()
+    logs = np.linspace(-22, 2, 801)
+    low, high = ((at + c * base / 2 - mu[:, None]) / np.exp(logs) for c in (-1, 1))
+    cell = np.maximum(stats.norm.cdf(high) - stats.norm.cdf(low), 1e-300)
+    post = weight[:, None] * np.exp(-0.5 * (mu[:, None] - 2) ** 2 - 0.5 * np.exp(2 * logs) + logs) * cell**n
+    post /= post.sum()
+    belief, mask, alike = ruv.PyMCBelief(build, size=n), ruv.Round(base=base), np.full(n, at)
+    for name, values, mass in (("mu", mu, post.sum(axis=1)), ("sigma", np.exp(logs), post.sum(axis=0))):
+        user = ruv.User(belief, ruv.Parameter(name), ruv.Quadratic())
+        right = mass @ (values - mass @ values) ** 2
+        solution = ruv.Quadrature().solve(user, [mask], data=alike)
+        assert abs(solution.uncertainty[0] - right) <= solution.error[0] < 0.02 * right
+        median = np.interp(0.5, np.cumsum(mass) - mass / 2, values)
+        user = ruv.User(belief, ruv.Parameter(name), ruv.Absolute())
+        found = user.loss.uncertainty(ruv.posterior(user, mask, alike, engine="quadrature"))
+        right = mass @ np.abs(values - median)
+        assert abs(float(found.value) - right) <= float(found.error) < 0.03 * right
+
+
 def test_records_that_were_released_alike_do_not_say_that_a_scale_is_zero():
     """Six records rounded to 2: sigma was 0 +- 1e-15, as the middles were fitted as if they were the records."""
 
