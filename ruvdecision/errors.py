@@ -78,6 +78,10 @@ class ConvergenceError(RuvError, RuntimeError):
     """A sampler did not converge, and the caller asked not to go on then (``Sampling(strict=True)``)."""
 
 
+class NotConvergedWarning(UserWarning):
+    """A posterior is known by draws of a sampler that did not converge."""
+
+
 def kind_of(value: object) -> str:
     """What kind of thing a value is, and how large, but not what is in it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -12,7 +13,7 @@ from .beliefs.base import BaseBelief
 from .checks import Data, Seed, check_arguments, check_integer, check_kind
 from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
-from .errors import InputError, kind_of
+from .errors import InputError, NotConvergedWarning, kind_of
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import ScoreLike
 from .masks.base import Batch, Mask, check_mask
@@ -221,11 +222,16 @@ def posterior(user: User, mask: Mask, release: object = None, *, engine: Engine 
     release : data, optional
         What was released, as ``mask.release(data, rng)`` gave it. Without it a Gaussian posterior is centred at the
         prior mean: its shape is right, its place is not known yet.
+
+    Where the draws of a sampler did not converge a `NotConvergedWarning` says why, and so does ``posterior.trouble``.
     """
     check_kind("user", user, (User, Snooper), "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
     problem = Problem.of(user, [mask], release=release)
-    return plan_for(engine, problem).posterior(problem.masks[0], problem.release)
+    found = plan_for(engine, problem).posterior(problem.masks[0], problem.release)
+    if found.trouble:
+        warnings.warn(f"The draws of {mask} did not converge: {found.trouble}", NotConvergedWarning, stacklevel=2)
+    return found
 
 
 def check_masks(masks: Sequence[Mask] | Mask) -> Batch:

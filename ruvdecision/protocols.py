@@ -93,6 +93,13 @@ class Posterior(Protocol):
         Any loss that grows with the distance from the truth has its best estimate there (Anderson, 1955).
         """
 
+    @property
+    def trouble(self) -> str:
+        """What speaks against the draws that the law is known by; empty if nothing does."""
+
+    def with_trouble(self, trouble: str) -> Posterior:
+        """The same law with what speaks against its draws."""
+
     def recentred(self) -> Posterior:
         """The same law moved near the origin where that keeps digits; losses free of location look at it."""
 

@@ -266,6 +266,11 @@ def as_bayes_loss(loss: Loss) -> BayesLoss:
     return loss if is_bayes_loss(loss) else BayesLoss()
 
 
+def losses_at(loss: Loss, estimate: Any, truths: ArrayLike, vector: bool) -> Array:
+    """Loss of an estimate at many truths; with ``vector`` their last axis holds the components of one."""
+    return loss(estimate, truths, vector=True) if vector and is_bayes_loss(loss) else loss(estimate, truths)
+
+
 def check_labels(loss: Loss, actions: Actions, what: str, do: str, apart: str = "", listed: str = "estimates") -> None:
     """Labels have no distances: a loss that measures them is refused, and one that would search among numbers."""
     if as_bayes_loss(loss).measures_distance:

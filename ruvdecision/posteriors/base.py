@@ -59,6 +59,8 @@ class BasePosterior(ABC):
 
     batch: tuple[int, ...] = ()
     event: tuple[int, ...] = ()
+    trouble: str = ""
+    """What speaks against the draws that the law is known by: they did not converge. Empty if nothing does."""
 
     # -- what a law must know --------------------------------------------------------------------------
 
@@ -88,6 +90,10 @@ class BasePosterior(ABC):
     def centre(self) -> Array | None:
         """The point about which the law is symmetric and falls off; None where nothing is assumed about the shape."""
         return None
+
+    def with_trouble(self, trouble: str) -> Self:
+        """The same law with what speaks against its draws."""
+        return self._of(**{**vars(self), "trouble": trouble}) if trouble else self
 
     def recentred(self) -> BasePosterior:
         """Itself: sums of differences keep their digits wherever a law lies."""

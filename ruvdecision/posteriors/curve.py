@@ -35,6 +35,10 @@ _CUT = 12
 """Gauss nodes on each side of a kink."""
 _SURE = 1e-9
 """Share of the mass that counts as nothing."""
+FAR = (1e36, 1e40, -1e36, -1e40)
+"""Numbers between which it is seen how a function grows to the right, and to the left."""
+LEAST_GROWTH = 0.02
+"""A power that is that of rounding, or of a logarithm."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -237,7 +241,8 @@ class Curve(BasePosterior):
 
             found = adaptive(integrand, edges, relative=1e-12)
             total, error = total + found.value, error + found.error
-        return Value(total, error + self.error * np.abs(total))
+        with np.errstate(invalid="ignore"):
+            return self._with_tails_of(f, Value(total, error + self.error * np.abs(total)), self.batch)
 
     def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f of every law on nodes that all of them share, for f that is smooth but for kinks at ``at``."""
@@ -254,7 +259,7 @@ class Curve(BasePosterior):
             extra = as_shape(f(x[0]), x.shape[1:]) * w[0]
             near = np.exp(self.splines.log_density_of_all(x[0], piece[0]) - self._log_mass)
             value = values.ravel() @ self._density_at_nodes + extra @ near
-        return self._value_with_error(self._in_batch_shape(value))
+        return self._with_tails_of(f, self._value_with_error(self._in_batch_shape(value)), self.batch[:-1])
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         variance = self._in_batch_shape(self._mean_at_nodes(np.square(self._nodes_less_mean)))
@@ -326,6 +331,18 @@ class Curve(BasePosterior):
         self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
         return self._with_tails(self._value_with_error(self._average_with_kinks(g, at, list(kinks))), growth)
+
+    def _with_tails_of(self, f: Callable[[Array], Array], found: Value, shape: tuple[int, ...]) -> Value:
+        """The mean of a function of points ``(points, *shape)``, infinite where the tails make it so."""
+        if not any(np.isfinite(order).any() for order in self.tails):
+            return found
+        with np.errstate(all="ignore"):
+            try:
+                far = [as_shape(f(np.full((1, *shape), x)), (1, *shape)).ravel() for x in FAR]
+            except Exception:  # a function that says nothing so far out
+                return found
+            right, left = (_power_of_growth(*far[i : i + 2]) for i in (0, 2))
+        return self._with_tails(found, (left, right))
 
     @property
     def _tail_orders(self) -> tuple[Array, Array]:  # type: ignore[override]
@@ -500,6 +517,14 @@ class Curve(BasePosterior):
         root = monotone_root(gap, low, high)
         first, last = self.ends
         return np.where(level <= 0, first, np.where(level >= 1, last, root))
+
+
+def _power_of_growth(near: Array, far: Array) -> float:
+    """Power like which a function grows between two of `FAR`, with its sign, the largest of several."""
+    power = np.log(np.abs(far) / np.abs(near)) / np.log(abs(FAR[1] / FAR[0]))
+    power = np.where(np.isinf(far), np.inf, np.where(np.isnan(power), 0.0, np.maximum(power, 0.0)))
+    worst = int(np.argmax(power))
+    return float(np.copysign(power[worst], far[worst])) if power[worst] > LEAST_GROWTH else 0.0
 
 
 @lru_cache(maxsize=16)

@@ -80,7 +80,8 @@ class Drawn(BasePosterior):
 
     def __repr__(self) -> str:
         chains = "" if self.chains is None else f", chains={self.chains}"
-        return f"Drawn(draws={len(self.draws)}{chains}, event={self.event})"
+        trouble = f", trouble={self.trouble!r}" if self.trouble else ""
+        return f"Drawn(draws={len(self.draws)}{chains}, event={self.event}{trouble})"
 
     # -- shape and place -----------------------------------------------------------------------------
 

@@ -118,7 +118,8 @@ class Mixture(PartwisePosterior):
     def __repr__(self) -> str:
         how = "" if self.chains is None else f", chains={self.chains}"
         how = (", sampled=True" if self.sampled else "") + how
-        return f"Mixture({type(self.parts).__name__}, parts={self.count}{how}, batch={self.batch}, event={self.event})"
+        how = f"{how}, batch={self.batch}, event={self.event}" + (f", trouble={self.trouble!r}" if self.trouble else "")
+        return f"Mixture({type(self.parts).__name__}, parts={self.count}{how})"
 
     def less_certain(self, more: float) -> Mixture:
         """The same law with another share of its mass uncertain."""
@@ -262,7 +263,8 @@ class Mixture(PartwisePosterior):
             if even
             else rng.choice(self.count, size=size, p=self.weights)
         )
-        return given(self.parts.select((..., places)))
+        index: tuple[slice | NDArray[np.intp], ...] = (*[slice(None)] * len(self.batch), places)
+        return given(self.parts.select(index))
 
     # -- expectations ----------------------------------------------------------------------------------
 

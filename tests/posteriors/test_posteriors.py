@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 from scipy import integrate, signal, special, stats
 
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
+from ruvdecision.losses import CustomLoss
+from ruvdecision.posteriors import Curve, Drawn, Finite, Gaussian, Mixture
 from ruvdecision.posteriors.modes import best_box
 from ruvdecision.posteriors.normal_mixture import SortedMixture, mean_difference
 from ruvdecision.protocols import Posterior
@@ -760,3 +761,15 @@ def test_draws_refuse_bad_input(build, match):
 
 
 # -- searches ------------------------------------------------------------------------------------------
+
+
+def test_a_curve_with_power_tails_has_the_means_that_exist() -> None:
+    """Cauchy's law: E |x| is infinite, E min(|x|, 1) is 1/2 + log(2) / pi, E log(1 + x^2) is 2 log 2."""
+    x = np.sinh(np.linspace(-12, 12, 2001))
+    law = Curve(x, -np.log1p(x**2)).with_tails(np.array(1.0), np.array(1.0))
+    for endless in (np.abs, np.square, lambda t: np.where(t > 3, t, 0.0)):
+        assert law.expect(endless).value == np.inf
+    assert law.expect(lambda t: -np.abs(t)).value == -np.inf
+    assert law.expect(lambda t: np.minimum(np.abs(t), 1.0)).value == pytest.approx(0.5 + np.log(2) / np.pi, rel=1e-5)
+    assert law.expect(lambda t: np.log1p(t**2)).value == pytest.approx(2 * np.log(2), rel=2e-4)
+    assert CustomLoss(lambda e, t: abs(e - t)).uncertainty(law).value == np.inf

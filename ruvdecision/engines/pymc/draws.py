@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...beliefs.pymc import CHAINS
-from ...channels.likelihood import ReleaseLikelihood, Uninformative
+from ...channels.likelihood import ReleaseLikelihood
 from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
-from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
 from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
 from .latent import LatentRecords
-from .log_posterior import OnePosterior
+from .log_posterior import OnePosterior, log_posteriors
+from .loss_growth import GOOD_KHAT, MeanLoss, Where, nothing_released
 from .marginal import marginal_likelihood, marginal_likelihood_class, why_records_are_dependent
 from .marginal_base import MarginalLikelihood
 from .model import CompiledModel
@@ -32,17 +32,12 @@ if TYPE_CHECKING:
     from ...users.user import User
     from .sampling import Sampling
 
-GOOD_KHAT = 0.7
 CLOSE = 0.02
 """Largest error of the log likelihood that integrating the records over a grid may leave."""
 CHECKED = 100
 """Draws at which the grid is checked."""
 NO_PARAMETERS = {"": np.zeros((CHAINS, 1000))}
 """Draws of a model without parameters: all alike, one for each draw of a record."""
-TAIL = 2000
-"""Draws from which the tail of a loss is judged."""
-FEWEST = 500
-"""Draws without which nothing is said about it."""
 RECENT = 16
 """Sampled releases whose draws a compiled model remembers."""
 
@@ -73,6 +68,11 @@ class SolvedRelease:
     points: ParameterPoints | None = None
     """The draws with what the release tells, where the records were integrated out."""
 
+    @property
+    def law(self) -> Posterior:
+        """The first user's posterior, which says what speaks against its draws."""
+        return self.posteriors[0].with_trouble(self.trouble)
+
     def without_draws(self) -> SolvedRelease:
         """The numbers without the draws."""
         return replace(self, posteriors=(), chains=None, weights=None, points=None)
@@ -95,6 +95,8 @@ class ReleaseDraws:
     """By how much finer nodes for the records would move the log likelihood."""
     missed: float = 0.0
     """By how much the sampler's own log likelihood was off, before the draws were weighed."""
+    around_mode: bool = False
+    """Whether they are weighted draws around the mode, without a sampler."""
 
     @classmethod
     def of(cls, likelihood: MarginalLikelihood, chains: Chains, seed: int) -> ReleaseDraws:
@@ -150,6 +152,7 @@ class ReleaseSampler:
     def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
         self.settings, self.compiled, self.users = settings, compiled, users
         self.reduced_model = compiled.reduced_model
+        self.mean_losses = [MeanLoss(compiled, user) for user in users]
         self.anchors: dict[int, ReleaseDraws] = {}
         """Draws for the releases of each mask, for those of other replicates."""
         self.fresh: frozenset[int] = frozenset()
@@ -249,34 +252,36 @@ class ReleaseSampler:
         if not self.reduced_model.free:
             return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000), number)
         if self.settings.importance and self.compiled.continuous:
-            found = self._draw_by_weights(likelihood, number)
+            found = self._draw_by_weights(likelihood, number, self.settings.draws)
             if found is not None:
                 return found
         chains = self._run_or_remember(self._sampler_of_likelihood(likelihood), likelihood.data, number)
         return ReleaseDraws.of(likelihood, chains, number)
 
-    def _draw_by_weights(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws | None:
-        """Draws without a sampler, where weights will do."""
-        own = self.settings
+    def _draw_by_weights(self, likelihood: MarginalLikelihood, number: int, draws: int) -> ReleaseDraws | None:
+        """So many draws for each chain without a sampler, where weights will do."""
+        count = self.settings.chains
         posterior = OnePosterior(self.compiled, (likelihood.observed,), likelihood)
-        found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
+        found = weighted_draws(posterior, count * draws, np.random.default_rng(number))
         if found is None:
             return None
         values = self.reduced_model.on_natural_scale(found.u)
-        values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
-        chains = Chains(values, 0, own.chains, own.draws)
+        values = {k: v.reshape(count, draws, *v.shape[1:]) for k, v in values.items()}
+        chains = Chains(values, 0, count, draws)
         error = likelihood.refinement_error(chains.evenly_thinned(CHECKED))
         independent = Diagnosis(1.0, float(chains.count), float(chains.count))
         how = "importance sampled"
-        return ReleaseDraws(likelihood, chains, independent, number, found.weights, found.khat, how, error)
+        return ReleaseDraws(
+            likelihood, chains, independent, number, found.weights, found.khat, how, error, around_mode=True
+        )
 
     def _extend_draws(self, release: ReleaseDraws, number: int) -> tuple[SolvedRelease, ReleaseDraws]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
         point, target, turn = self._point_of_draws(release), self.settings.target_mcse, 0
-        if target is None or release.weights is not None:
+        if target is None:
             return point, release
-        sampler = self._sampler_of_likelihood(release.likelihood)
-        while self._misses_error_goal(point) and self._draws_left(release.chains) > 0:
+        # A model without parameters has draws of a record alone, which are what they are.
+        while self.reduced_model.free and self._misses_error_goal(point) and self._draws_left(release.chains) > 0:
             turn += 1
             rough, draws, most = (
                 max(map(_relative_error_of_uncertainty, point.values)),
@@ -285,11 +290,19 @@ class ReleaseSampler:
             )
             away = min(rough / target, 1e6)  # farther than any budget goes
             wanted = int(np.clip(1.2 * draws * (away**2 - 1), 50, most)) if np.isfinite(rough) else most
-            more = self._run_sampler(sampler, release.likelihood.data, min(wanted, most), number + turn)
-            chains = release.chains.joined(more)
-            release = replace(release, chains=chains, diagnosis=diagnose(chains))
+            release = self._with_more_draws(release, min(wanted, most), number + turn)
             point = self._point_of_draws(release)
         return replace(point, budget=self._error_goal_in_words(point)), release
+
+    def _with_more_draws(self, release: ReleaseDraws, draws: int, number: int) -> ReleaseDraws:
+        """So many draws more of each chain; those around the mode are drawn afresh, and by a sampler if that fails."""
+        likelihood, chains = release.likelihood, release.chains
+        if release.around_mode:
+            found = self._draw_by_weights(likelihood, number, chains.draws + draws)
+            if found is not None:
+                return found
+        more = self._run_sampler(self._sampler_of_likelihood(likelihood), likelihood.data, draws, number)
+        return ReleaseDraws.of(likelihood, more if release.around_mode else chains.joined(more), release.seed)
 
     def _draws_left(self, chains: Chains) -> int:
         """Draws of each chain that may still be taken."""
@@ -341,24 +354,30 @@ class ReleaseSampler:
             rng=np.random.default_rng([release.seed, 1]),
         )
         posteriors = [points.law(user.target) for user in self.users]
-        point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name)
+        where = OnePosterior(self.compiled, (likelihood.observed,), likelihood), points
+        point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name, where)
         return with_verdict(
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error, points=points)
         )
 
     def _point_of_posteriors(
-        self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
+        self,
+        posteriors: Sequence[Posterior],
+        chains: Chains,
+        found: Diagnosis,
+        how: str,
+        marginalization: str,
+        where: Where | None = None,
     ) -> SolvedRelease:
+        """``where`` are the log posterior and the draws, if the records are integrated out."""
         values, trouble = [], []
-        for user, posterior in zip(self.users, posteriors, strict=True):
+        for user, mean_loss, posterior in zip(self.users, self.mean_losses, posteriors, strict=True):
             value = user.loss.uncertainty(posterior, user.actions)
             if np.isinf(value.value):
                 trouble.append("the loss is not finite")
-            elif (tail := khat_of_loss(user, posterior)) >= GOOD_KHAT:
-                # A law given the draws that has its moments may have a mean that so few draws do not reach.
-                endless = tail >= 1 and isinstance(posterior, Drawn)
-                trouble.append(f"the loss is {'not finite' if endless else 'not settled'} (k-hat {tail:.2f})")
-                value = Value(np.array(np.inf), np.array(0.0)) if endless else value
+            elif (doubt := mean_loss.doubt(posterior, None if self._is_power_scaled else where)) is not None:
+                trouble.append(doubt.words)
+                value = Value(np.array(np.inf), np.array(0.0)) if doubt.endless else value
             values.append(value)
         return SolvedRelease(
             values,
@@ -417,8 +436,7 @@ class ReleaseSampler:
     @cached_property
     def prior_point(self) -> SolvedRelease:
         """What is known without a release: from draws of the belief, given what the model observes."""
-        n, k = self.compiled.n, self.compiled.k
-        uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))
+        uninformative = nothing_released(self.compiled)
         model = self.compiled
         how = "sampled before any release" if model.informed else "drawn from the prior"
         if model.kind == "joint":
@@ -440,7 +458,8 @@ class ReleaseSampler:
         rng = as_generator(12345)
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
         posteriors = [points.law(user.target) for user in self.users]
-        point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released")
+        where = log_posteriors(self.compiled, [uninformative])[0][1], points
+        point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released", where)
         return with_verdict(replace(point, weights=weights, khat=khat, points=points))
 
 
@@ -493,29 +512,6 @@ def with_verdict(point: SolvedRelease) -> SolvedRelease:
     if point.integration_error > 10 * CLOSE:
         trouble.append(f"records integrated to {point.integration_error:.2g} only")
     return replace(point, ess_bulk=bulk, ess_tail=tail, converged=not trouble, trouble=", ".join(trouble))
-
-
-def khat_of_loss(user: User, posterior: Posterior) -> float:
-    """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean.
-
-    Where the target has a law given each draw of the parameters it is that of the expected loss given the draw.
-    """
-    if posterior.event or posterior.support is not None:
-        return -np.inf
-    rng = np.random.default_rng(1)
-    with np.errstate(all="ignore"):
-        try:
-            estimate = user.loss.estimate(posterior, user.actions)
-            losses = posterior.over_draws(
-                lambda draws: user.loss(estimate, draws), lambda law: user.loss.expected(law, estimate).value, TAIL, rng
-            )
-            if losses is None:
-                return -np.inf
-            logs = np.log(np.asarray(losses, dtype=np.float64))
-        except (RuvError, TypeError, ValueError):
-            return -np.inf  # a loss of densities or intervals has no tail of this kind
-    logs = logs[np.isfinite(logs)]
-    return pareto_smoothed_weights(logs)[1] if logs.ndim == 1 and len(logs) >= FEWEST else -np.inf
 
 
 def _relative_error_of_uncertainty(value: Value) -> float:

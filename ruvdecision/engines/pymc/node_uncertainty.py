@@ -16,9 +16,9 @@ from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
-from .draws import khat_of_loss
 from .importance import weighted_draws
 from .log_posterior import LogPosteriors
+from .loss_growth import khat_of_loss
 from .nodes import SHIFT, LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value

@@ -58,7 +58,7 @@ BENT = 1.02
 
 
 @dataclass(frozen=True)
-class _Axis:
+class Axis:
     """A scale that suits a density: the model's mapped line, fine around a centre and wider and wider away from it."""
 
     support_map: SupportMap
@@ -205,7 +205,7 @@ class OneRecord:
         return logs
 
     @cached_property
-    def _scale_and_ends(self) -> tuple[_Axis, float, float]:
+    def _scale_and_ends(self) -> tuple[Axis, float, float]:
         """A scale, and the ends of the mass on it and as numbers.
 
         Found by looking closer, and farther where it reaches an end.
@@ -216,7 +216,7 @@ class OneRecord:
                 return found
         raise no_density_error()
 
-    def _search_window(self, drop: float) -> tuple[_Axis, float, float] | None:
+    def _search_window(self, drop: float) -> tuple[Axis, float, float] | None:
         """None if the mass reaches beyond the window in which the likelihood is within ``drop`` of its largest."""
         low = max(self.support_map.low, float(self.likelihood.low[0]))
         high = min(self.support_map.high, float(self.likelihood.high[0]))
@@ -248,20 +248,20 @@ class OneRecord:
             a, b = float(x[i]), float(x[j])
             ends = self.support_map.t(x[[max(core[0] - 1, 0), min(core[-1] + 1, len(x) - 1)]])
             ends = np.clip(ends, *self.support_map.mapped_ends)
-            axis = _Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 2)
+            axis = Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 2)
             if fine:
                 break
         return axis, a, b
 
-    def _axis_over_support(self, a: float, b: float) -> _Axis:
+    def _axis_over_support(self, a: float, b: float) -> Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
             ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.mapped_ends)
-            return _Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 4)
+            return Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 4)
         place, length = self.near
         if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
-            return _Axis(self.support_map, place, length)
-        return _Axis(self.support_map, np.log(length) * (1 if np.isfinite(self.support_map.low) else -1), 1.0)
+            return Axis(self.support_map, place, length)
+        return Axis(self.support_map, np.log(length) * (1 if np.isfinite(self.support_map.low) else -1), 1.0)
 
 
 def _points_with_mass(best: Array, x: Array, core: Index) -> Index:
@@ -298,7 +298,7 @@ class _PiecewiseGrid:
     """Weights of an integral over the scale, and those of every other point: ``(2, P)``."""
 
     @classmethod
-    def between_ends(cls, axis: _Axis, low: float, high: float, cuts: Array, points: int) -> _PiecewiseGrid:
+    def between_ends(cls, axis: Axis, low: float, high: float, cuts: Array, points: int) -> _PiecewiseGrid:
         """About so many points between two ends."""
         margin = 1e-11 * max(abs(low), abs(high))
         inner = cuts[(cuts > low + margin) & (cuts < high - margin)]

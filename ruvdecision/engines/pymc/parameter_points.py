@@ -302,8 +302,8 @@ class ParameterPoints:
         return OneRecord(
             lambda x, some: self._at_positions(some)._log_density(x, row, column),
             self._entry_likelihood(row, column),
-            self._record_support(0 if row is None else row, column),
-            released_location_and_scale(self.observed.columns[column]),
+            self.support_of_entry(0 if row is None else row, column),
+            self.near_entry(column),
             self._point_weights,
         )
 
@@ -314,10 +314,16 @@ class ParameterPoints:
         entry = (0 if row is None or core.n == 1 else row, *(() if core.scalar else (column,)))
         return core.point_masses.places[(slice(None), *entry)], core.log_chances(self.theta)[(..., *entry)]
 
-    def _record_support(self, row: int, column: int) -> SupportMap:
+    def support_of_entry(self, row: int, column: int) -> SupportMap:
         """The ends between which a record lies: those of its own law where laws differ in that."""
+        if not self.support_maps:
+            return SupportMap() if not self.compiled.discrete else SupportMap(-0.5)
         ends = support_ends_of_rows(self.compiled, self.observed.columns[column], column)
         return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))
+
+    def near_entry(self, column: int) -> tuple[float, float]:
+        """A place and a length from which to look for the records of a column; neither needs to be near."""
+        return released_location_and_scale(self.observed.columns[column])
 
     def _entry_likelihood(self, row: int | None, column: int) -> ColumnLikelihood:
         return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
@@ -337,6 +343,22 @@ class ParameterPoints:
         parts = [slice(i, i + step) for i in range(0, self.count, step)]
         logs = [self.compiled.entry_log_density(self._at_positions(part).theta, x, column) for part in parts]
         return np.concatenate([a[:, :, 0 if alike or row is None else row] for a in logs])
+
+    def log_density_of_entry(self, x: Array, row: int | None, column: int) -> Array:
+        """Log density of an entry after the release, at a number for each point of the parameters: ``(S,)`` both.
+
+        Up to the evidence, where it is neither normal nor a vector's; without its point masses.
+        """
+        if self.compiled.kind == "mvnormal":
+            mean, covariance = self._moments_of_normal_row(row)
+            return Gaussian.scalar(mean[:, column], covariance[:, column, column]).log_density(x)
+        likelihood = self._entry_likelihood(row, column)
+        if self.compiled.kind == "normal" and likelihood.normal is not None:
+            law = self._law_of_entry(row, column)
+            assert law is not None
+            return law.log_density(x)
+        logs = np.diagonal(self._log_density(x, row, column)) + np.asarray(likelihood.log(x[:, None]))[:, 0]
+        return np.where(np.isnan(logs), -np.inf, logs)
 
     def _log_density_of_known(self, known: float, row: int, column: int) -> Array:
         """Log density of an entry at the number that it is known to be, or the log of its chance, ``(S,)``."""

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import ReleaseLikelihood, Uninformative
+from ...channels.likelihood import ReleaseLikelihood
 from ...checks import check_flag, check_number
 from ...errors import ConvergenceError, InputError, RuvError, UnsupportedError
 from ...masks.base import Mask
@@ -19,6 +19,7 @@ from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, Refusal
 from .draws import ReleaseSampler, SolvedRelease, before_release
 from .log_posterior import LogPosteriors, log_posteriors
+from .loss_growth import nothing_released
 from .model import CompiledModel, compiled_model
 from .node_uncertainty import SettledUncertainties, settled_law
 from .normal_records import LINEAR
@@ -241,11 +242,10 @@ class Quadrature(BaseEngine):
             point = _solve_by_sampling(sampler, observed, np.random.SeedSequence(0)) if self.fallback else None
             if point is None:
                 raise
-            return point.posteriors[0]
+            return point.law
 
     def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User], some: list[int]) -> list[Value]:
-        uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
-        ((_, posteriors),) = log_posteriors(compiled, [uninformative])
+        ((_, posteriors),) = log_posteriors(compiled, [nothing_released(compiled)])
         found = SettledUncertainties.of(posteriors, [users[i] for i in some], self.tolerance)
         return [Value(answer.value[0], answer.error[0]) for answer in found.values]
 

@@ -164,13 +164,13 @@ class Sampling(WithSettings, BaseEngine):
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
-        return self.solve_release(user, mask, release).posteriors[0]
+        return self.solve_release(user, mask, release).law
 
     def drawn_posterior(
         self, user: User, mask: Mask, release: object, seed: np.random.SeedSequence
     ) -> tuple[Posterior, Mapping[str, float]]:
         point = self.solve_release(user, mask, release, seed)
-        return point.posteriors[0], {"rhat": point.rhat, "ess": point.ess_bulk, "divergences": point.divergences}
+        return point.law, {"rhat": point.rhat, "ess": point.ess_bulk, "divergences": point.divergences}
 
     def solve_release(
         self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 
 import numpy as np
@@ -168,6 +169,90 @@ def test_a_wide_prior_of_a_mean_that_exists_is_not_settled_by_draws_but_not_infi
     rumap = solved(ruv.User(belief_of("exp"), ruv.Record(0), QUADRATIC), "sampling")
     assert np.isfinite(rumap.intruder_uncertainty[0]) and not rumap.converged[0]
     assert "the loss is not settled" in rumap.to_dataframe()["intruder_trouble"][0]
+
+
+# -- what draws alone do not tell ------------------------------------------------------------------------
+
+
+@functools.cache
+def spread_belief(law: str, spread: float = 1.0, n: int = 4) -> ruv.PyMCBelief:
+    """Records whose scale has a prior of this spread."""
+
+    def builder(n: int):
+        import pymc as pm
+
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 1, 0.5)
+            if law == "half-cauchy scale":
+                pm.Normal("x", mu, pm.HalfCauchy("sigma", spread), shape=n)
+            elif law == "gamma":
+                pm.Gamma("x", 2 + pm.HalfNormal("sigma", spread), pm.math.exp(-mu), shape=n)
+            elif law == "weibull":
+                pm.Weibull("x", 1.5, pm.HalfNormal("sigma", 3 * spread), shape=n)
+            elif law == "normal":
+                pm.Normal("x", mu, pm.HalfNormal("sigma", spread), shape=n)
+            else:
+                pm.LogNormal("x", mu, pm.HalfNormal("sigma", spread), shape=n)
+        return model
+
+    return ruv.PyMCBelief(builder, records="x", size=n)
+
+
+FOUR = np.array([1.2, 3.4, 2.2, 5.0])
+DRAWN = ruv.Sampling(draws=500, chains=2, importance=True)
+
+
+def sampled_map(belief, target, loss, mask, seed=1, engine=DRAWN):
+    user = ruv.User(belief, target, loss)
+    return ruv.evaluate([mask], intruder=user, scientist=user, data=FOUR, replicates=1, seed=seed, engine=engine)
+
+
+@pytest.mark.parametrize("target", [ruv.Record(0), ruv.NewRecord(), ruv.Average(), ruv.Average(weights=[1, 2, 0, 1])])
+@pytest.mark.parametrize("loss", [ABSOLUTE, QUADRATIC, ruv.Pinball(0.9), ruv.Huber(1.0), lambda e, t: abs(e - t)])
+def test_lognormal_records_with_a_half_normal_scale_have_no_mean(target, loss) -> None:
+    """E exp(sigma^2 / 2) diverges for sigma ~ HalfNormal(1), as quadrature says; k-hat of draws is anywhere above .5."""
+    rumap = sampled_map(spread_belief("lognormal"), target, loss, ruv.Suppress())
+    assert rumap.intruder_uncertainty[0] == np.inf and not rumap.converged[0]
+    assert "the loss is not finite" in rumap.to_dataframe()["intruder_trouble"][0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("rows", [None, [3]])
+def test_so_has_the_square_after_a_release(seed: int, rows) -> None:
+    mask = ruv.Noise(sd=1.0) if rows is None else ruv.Suppress(rows=rows) | ruv.Noise(sd=1.0)
+    for target in (ruv.NewRecord(),) if rows is None else (ruv.NewRecord(), ruv.Record(3), ruv.Records()):
+        rumap = sampled_map(spread_belief("lognormal"), target, QUADRATIC, mask, seed)
+        assert "the loss is not" in rumap.to_dataframe()["intruder_trouble"][0]
+    # A record behind noise is known to a few standard deviations.
+    rumap = sampled_map(spread_belief("lognormal"), ruv.Record(0), QUADRATIC, mask, seed)
+    assert np.isfinite(rumap.intruder_uncertainty[0])
+    assert "loss" not in rumap.to_dataframe()["intruder_trouble"][0]
+
+
+def test_all_records_at_once_have_no_mean_either() -> None:
+    for loss in (ABSOLUTE, QUADRATIC):
+        rumap = sampled_map(spread_belief("half-cauchy scale"), ruv.Records(), loss, ruv.Suppress())
+        assert rumap.intruder_uncertainty[0] == np.inf and not rumap.converged[0]
+
+
+@pytest.mark.parametrize("law", ["normal", "gamma", "weibull", "lognormal"])
+@pytest.mark.parametrize("loss", [ABSOLUTE, QUADRATIC])
+def test_means_that_exist_are_not_marked(law: str, loss) -> None:
+    belief = spread_belief(law, 0.2 if law == "lognormal" else 1.0)
+    for target in (ruv.Record(0), ruv.NewRecord(), ruv.Average(), ruv.Records()):
+        for mask in (ruv.Suppress(), ruv.Noise(sd=1.0)):
+            rumap = sampled_map(belief, target, loss, mask)
+            assert np.isfinite(rumap.intruder_uncertainty[0])
+            assert "loss" not in rumap.to_dataframe()["intruder_trouble"][0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_loss_of_ones_own_has_no_mean_where_absolute_has_none(engine: str) -> None:
+    rumap = solved(ruv.User(belief_of("cauchy"), ruv.Record(0), lambda e, t: np.abs(e - t)), engine)
+    assert rumap.intruder_uncertainty[0] == np.inf and not rumap.converged[0]
+    bounded = solved(ruv.User(belief_of("cauchy"), ruv.Record(0), lambda e, t: np.minimum(np.abs(e - t), 1.0)), engine)
+    assert np.isfinite(bounded.intruder_uncertainty[0]) and bounded.converged[0]
 
 
 def test_the_heaviest_tail_that_counts_is_that_of_the_average():

@@ -15,7 +15,7 @@ from scipy import special, stats
 
 import ruvdecision as ruv
 from ruvdecision.channels.likelihood import Uninformative
-from ruvdecision.engines.pymc.one_record import OneCount, _Axis, _PiecewiseGrid
+from ruvdecision.engines.pymc.one_record import Axis, OneCount, _PiecewiseGrid
 from ruvdecision.engines.pymc.support import RecordGrid, SupportMap
 
 LOSSES = {
@@ -473,7 +473,7 @@ def test_a_posterior_covers_the_error_of_its_parameter_nodes() -> None:
 @pytest.mark.parametrize(("points", "most"), [(16, 4.0), (32, 1e-3), (64, 1e-7), (512, 1e-15)])
 def test_the_error_of_a_mass_covers_what_the_points_miss(points: int, most: float) -> None:
     """Normal and logistic densities, whose masses are one, on coarse points and on fine ones."""
-    grid = _PiecewiseGrid.between_ends(_Axis(SupportMap(), 0.5, 2.0), -30.0, 40.0, np.empty(0), points)
+    grid = _PiecewiseGrid.between_ends(Axis(SupportMap(), 0.5, 2.0), -30.0, 40.0, np.empty(0), points)
     laws = [stats.norm(0.7, 1.0), stats.logistic(-0.4, 0.6), stats.norm(2.0, 1.5)]
     logs = np.stack([law.logpdf(grid.inside) for law in laws])
     missed = np.abs(np.exp(logs + grid.log_slope) @ grid.rules[0] - 1)

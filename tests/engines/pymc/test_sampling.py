@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from ruvdecision.engines.pymc import draws, nuts
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.engines.pymc.sampling import Sampling
-from ruvdecision.errors import ConvergenceError, InputError
+from ruvdecision.errors import ConvergenceError, InputError, NotConvergedWarning
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Noise, Round, Shuffle, Subsample, Suppress
@@ -695,3 +696,35 @@ def test_uncertainty_before_any_release_is_worked_out_once_for_all_blocks_of_a_g
     assert len(rumap) == 10
     evaluate(masks[:2], **users, engine=Sampling(draws=50, tune=50, chains=2, importance=True, prior_power=0.5), **how)
     assert len(asked) == 2
+
+
+def test_a_posterior_says_that_its_draws_did_not_converge() -> None:
+    belief = PyMCBelief(two_unknowns, records="x", size=4)
+    user, mask = User(belief, Record(0), Absolute()), Noise(sd=1.0)
+    released = mask.release(np.array([1.2, 3.4, 2.2, 5.0]), np.random.default_rng(1))
+    with pytest.warns(
+        NotConvergedWarning, match=r"The draws of Noise\(sd=1\) did not converge: .*effective sample size"
+    ):
+        law = ruv.posterior(user, mask, released, engine=Sampling(draws=20, tune=10, chains=2))
+    assert "effective sample size" in law.trouble and f"trouble={law.trouble!r}" in repr(law)
+    known = Sampling(draws=20, tune=10, chains=2).solve_release(user, mask, released)
+    assert not known.converged and law.trouble == known.trouble
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotConvergedWarning)
+        law = ruv.posterior(user, mask, released, engine=Sampling(importance=True))
+    assert law.trouble == "" and "trouble" not in repr(law)
+
+
+@pytest.mark.slow
+def test_weighted_draws_go_on_to_the_error_that_is_wanted() -> None:
+    user, mask = User(PyMCBelief(two_unknowns, records="x", size=6), Record(0), Quadratic()), Noise(sd=1.0)
+    start = {"draws": 100, "chains": 4, "importance": True}
+    for wanted, most, words in ((0.02, 40_000, "reached"), (1e-4, 2_000, "not reached with 2000 draws")):
+        rumap = evaluate(
+            [mask],
+            intruder=user, scientist=user, data=ONE, seed=3, replicates=1,
+            engine=Sampling(**start, target_mcse=wanted, max_draws=most),
+        )  # fmt: skip
+        row = rumap.to_dataframe().iloc[0]
+        assert row["intruder_how"] == "importance sampled" and row["intruder_budget"] == words
+        assert 400 < row["intruder_draws"] <= most
