@@ -106,7 +106,7 @@ def check_index(name: str, value: object, size: int) -> int:
     return position % size
 
 
-def check_positions(name: str, rows: Iterable[object], size: int) -> NDArray[np.int64]:
+def check_distinct_positions(name: str, rows: Iterable[object], size: int) -> NDArray[np.int64]:
     """Return positions of rows among ``size``, each once."""
     found = np.array([check_index(name, row, size) for row in rows], dtype=np.int64)
     if len(np.unique(found)) < len(found):

@@ -86,10 +86,10 @@ class Outcome:
 
     def notes(self) -> list[str]:
         """The lines that the study has to say about its result; they are computed once."""
-        return list(self._note_lines)
+        return list(self._run_notes)
 
     @cached_property
-    def _note_lines(self) -> list[str]:
+    def _run_notes(self) -> list[str]:
         if self.study.notes_function is None:
             return []
         with _run_study_code(self.study, "notes"):

@@ -146,7 +146,7 @@ def test_columns_by_name_by_position_and_by_odd_names() -> None:
         (lambda: checks.check_filled("x", iter(()), "Name one"), "x must not be empty"),
         (lambda: checks.check_distinct("x", ["a", "a"], "Name each once"), "different from each other"),
         (lambda: checks.check_distinct("x", [[1], [2]], "Name each once"), "different from each other"),
-        (lambda: checks.check_positions("rows", [0, -3], 3), "different from each other; got 2 rows"),
+        (lambda: checks.check_distinct_positions("rows", [0, -3], 3), "different from each other; got 2 rows"),
         (lambda: checks.check_square("x", [[1.0, 2.0]], "Give rows"), "square matrix"),
         (lambda: checks.check_square("x", np.eye(2), "Give rows", 3), "3 by 3"),
         (lambda: checks.check_per("x", [1.0, 2.0], 3), "3 entries, one per column; got 2"),
@@ -162,6 +162,6 @@ def test_what_is_right_goes_through_each_family() -> None:
     assert checks.check_one_of("Mask", {"size": None, "share": 0.5}, "") == "share"
     assert checks.check_kind("x", True, (int, str), "") is True
     assert checks.check_distinct("x", "abc", "") == ("a", "b", "c")
-    assert checks.check_positions("rows", [2, -3], 3).tolist() == [2, 0]
+    assert checks.check_distinct_positions("rows", [2, -3], 3).tolist() == [2, 0]
     assert checks.check_per("x", 2.0, 3).tolist() == [2.0, 2.0, 2.0]
     assert checks.is_number(np.float32(1)) and checks.is_number(True) and not checks.is_number(1j)

@@ -14,12 +14,12 @@ from ..checks import (
     Data,
     Seed,
     as_seed_sequence,
+    check_distinct_positions,
     check_filled,
     check_index,
     check_integer,
     check_list,
     check_number,
-    check_positions,
     is_label,
     is_number,
     suggest,
@@ -253,7 +253,7 @@ def _check_rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     if strange:
         # Whoever passes the records themselves by mistake should not find them in the message.
         raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")
-    return check_positions("rows", check_filled("rows", listed, do), size)
+    return check_distinct_positions("rows", check_filled("rows", listed, do), size)
 
 
 def _check_groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:

@@ -206,7 +206,7 @@ class MapDrawing(Drawing):
             *([f"{int((~shown).sum()):,} have no value"] if not shown.all() else []),
             *(["open markers have not converged"] if not rumap.converged.all() else []),
         ]
-        self.choose(max_risk, choice)
+        self.show_choice(max_risk, choice)
 
     def _frontier_source(self, rumap: RUMap, case: RUMap | None) -> None:
         """The frontier, of the worst case where there are several users; the worst case itself is a dotted line."""
@@ -220,7 +220,7 @@ class MapDrawing(Drawing):
         if rumap.user_names:
             self.worst.data = self._point_source(x, y)
 
-    def choose(self, max_risk: float, choice: Choice | None, move: bool = True) -> None:
+    def show_choice(self, max_risk: float, choice: Choice | None, move: bool = True) -> None:
         """Move the threshold and the star."""
         at = float(self.place("y", max_risk))
         if move and np.isfinite(at) and at != self.grip.location:

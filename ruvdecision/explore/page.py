@@ -310,7 +310,7 @@ class Page:
             lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
             self.texts["formulas"].object = "".join(lines) + fragment(user_blocks(self.part))
         elif level == CHOICE:
-            self._without_callbacks(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
+            self._without_callbacks(lambda: self.drawing.show_choice(max_risk, self.chosen, move=not self._held))
         self._held = False
         self.row = self._row_looked_at(built)
         self._without_callbacks(lambda: self.drawing.look_at(rumap, self.row))

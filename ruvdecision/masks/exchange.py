@@ -76,7 +76,7 @@ class Swap(Mask):
             pairs = min(int(np.floor(self.rate * len(rows) / 2 + 0.5)), len(rows) // 2)
             chosen = rng.permutation(rows)[: 2 * pairs]
             source[chosen[:pairs]], source[chosen[pairs:]] = chosen[pairs:], chosen[:pairs]
-        return frame.moved(dict.fromkeys(positions, source))
+        return frame.with_values_from_rows(dict.fromkeys(positions, source))
 
     def _partner_classes(self, frame: Frame, positions: list[int]) -> list[Ints]:
         """Rows that may be partners of each other."""
@@ -146,7 +146,7 @@ class RankSwap(Mask):
         for i, order in orders.items():
             sources[i] = np.arange(frame.n)  # a missing value stays where it is
             sources[i][order] = order[rank_partners(rng.random(len(order)), self.window(len(order)))]
-        return frame.moved(sources)
+        return frame.with_values_from_rows(sources)
 
 
 @compiled(steps=lambda draws, window: 5 * len(draws))
@@ -314,7 +314,7 @@ class DataShuffle(Mask):
             rows = there[j]
             sources[i] = np.arange(n)
             sources[i][rows[np.argsort(y[rows, j], kind="stable")]] = rows[ranked[j].order]
-        return frame.moved(sources)
+        return frame.with_values_from_rows(sources)
 
 
 def _regression_basis(part: pd.DataFrame) -> Array:

@@ -135,7 +135,7 @@ class Frame:
             table.isetitem(position, values.array if isinstance(values, pd.Series) else values)
         return replace(self, table=table)
 
-    def moved(self, sources: Mapping[int, Any]) -> Frame:
+    def with_values_from_rows(self, sources: Mapping[int, Any]) -> Frame:
         """Return a new frame whose columns at these positions take their values from other rows, in their own type."""
         return self.put({i: self.table.iloc[:, i].array.take(rows) for i, rows in sources.items()})
 

@@ -24,10 +24,10 @@ from ..checks import (
     as_float_array,
     check_covariance,
     check_distinct,
+    check_distinct_positions,
     check_each_once,
     check_index,
     check_integer,
-    check_positions,
     check_probabilities,
     check_sequence,
     check_square,
@@ -81,7 +81,7 @@ class Mechanism(Mask):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
-        put("rows", tuple(check_positions("rows", check_sequence("rows", self.rows), self.records).tolist()))
+        put("rows", tuple(check_distinct_positions("rows", check_sequence("rows", self.rows), self.records).tolist()))
         outcomes = map(as_python_label, check_sequence("outcomes", self.outcomes))
         put("outcomes", check_distinct("outcomes", outcomes, "Name each outcome once"))
         table = as_float_array("matrix", self.matrix)

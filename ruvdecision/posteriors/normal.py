@@ -274,7 +274,7 @@ def _outside_pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     rest = np.sqrt(determinant) / (safe[..., 0] * safe[..., 1])
     low, high = (-width - d) / safe, (d - width) / safe
     corners = ((low, low, rho), (high, high, rho), (low, high, -rho), (high, low, -rho))
-    both = sum(_orthant_probability(a[..., 0], b[..., 1], r, rest) for a, b, r in corners)
+    both = sum(_bivariate_normal_cdf(a[..., 0], b[..., 1], r, rest) for a, b, r in corners)
     union = alone[..., 0] + alone[..., 1] - both
     union = np.maximum(union, np.max(alone, axis=-1))
     # A component without variance is a matter of yes or no.
@@ -282,7 +282,7 @@ def _outside_pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     return Value.exact(np.clip(union, 0.0, 1.0))
 
 
-def _orthant_probability(h: Array, k: Array, rho: Array, rest: Array) -> Array:
+def _bivariate_normal_cdf(h: Array, k: Array, rho: Array, rest: Array) -> Array:
     """P(X < h, Y < k) for standard normals with correlation rho; ``rest`` is sqrt(1 - rho**2)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         first = np.where(h == 0, np.copysign(np.inf, k), (k - rho * h) / (h * rest))

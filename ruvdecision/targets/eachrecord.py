@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_distinct, check_list, check_number, check_positions, checked
+from ..checks import check_distinct, check_distinct_positions, check_list, check_number, checked
 from ..errors import InputError
 from .base import BaseTarget
 from .names import Names, check_row, is_name
@@ -66,7 +66,7 @@ class EachRecord(BaseTarget):
         """The rows among ``n``, each once."""
         if self.rows is None:
             return np.arange(n)
-        return check_positions("rows", self.rows, n)
+        return check_distinct_positions("rows", self.rows, n)
 
     def overall(self, uncertainties: ArrayLike) -> Any:
         """One number of the uncertainties of the records, which are on the last axis."""

@@ -13,10 +13,10 @@ from ..checks import (
     Columns,
     as_tuple,
     check_columns,
+    check_distinct_positions,
     check_filled,
     check_numbers,
     check_per,
-    check_positions,
     checked,
     is_single,
 )
@@ -117,7 +117,7 @@ class Identity(BaseTarget):
         """The respondents' rows among ``n``, each once."""
         if self.row == "all":
             return np.arange(n)
-        return check_positions("row", as_tuple(self.row), n)
+        return check_distinct_positions("row", as_tuple(self.row), n)
 
     def known_positions(self, names: Sequence[Hashable]) -> list[int]:
         """Positions of the known columns among ``names``."""

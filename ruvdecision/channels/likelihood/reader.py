@@ -38,7 +38,7 @@ from .laws import factor_law, noise_law
 from .mathematics import NUMPY, Mathematics, Values
 from .own_law import OwnLawChange
 from .release import Averages, ReleaseLikelihood, as_one_matrix
-from .transformations import Bins, CategoryLikelihood, Clipping, RandomRounding, Rounding, Widths
+from .transformations import Bins, CategoryLikelihood, Clipping, EqualWidthBins, RandomRounding, Rounding
 
 MEASURE = "or measure its releases with ruv.measure"
 KNOWN = (
@@ -205,7 +205,7 @@ CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
     ClipTo: lambda step, place: Clipping(float(step.lower[place]), float(step.upper[place])),
     RoundTo: lambda step, place: (RandomRounding if step.random else Rounding)(float(step.base[place])),
     Cut: lambda step, place: (
-        Widths(step.width, str(step.label))
+        EqualWidthBins(step.width, str(step.label))
         if step.edges is None
         else Bins(np.asarray(step.edges), step.interval_names(np.asarray(step.edges)))
     ),

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import MaskLike
-from .base import Bools, ColumnLikelihood, Ints, Rows
+from .base import Bools, ColumnLikelihood, Ints
 from .entries import Uninformative, join_rows
 
 
@@ -31,11 +31,6 @@ class JointNormal:
     centre: Array
     covariance: Array
     columns: tuple[int, ...]
-
-    def take(self, rows: Rows) -> JointNormal:
-        """The same for some rows."""
-        covariance = self.covariance if len(self.covariance) == 1 else self.covariance[rows]
-        return JointNormal(self.centre[rows], covariance, self.columns)
 
     def __repr__(self) -> str:
         return f"JointNormal(n={self.centre.shape[0]}, columns={self.centre.shape[1]})"
@@ -239,17 +234,6 @@ class ReleaseLikelihood:
                 f"{mask} treats rows differently, and Shuffle after it hides which was which",
                 do="Put Shuffle() first in the chain, or treat all rows alike",
             )
-
-    def take(self, rows: Rows) -> ReleaseLikelihood:
-        """What is told about some of the rows; averages are left out."""
-        return replace(
-            self,
-            columns=tuple(column.take(rows) for column in self.columns),
-            joint=None if self.joint is None else self.joint.take(rows),
-            averages=None,
-            index=None,
-            total=None,
-        )
 
     def in_whole_file(self) -> ReleaseLikelihood:
         """A sample's rows at their places among all the records; the others are uninformative."""

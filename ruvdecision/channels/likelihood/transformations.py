@@ -159,7 +159,7 @@ class RandomRounding(Rounding):
 
 
 @dataclass(frozen=True)
-class Widths(MonotoneFunction):
+class EqualWidthBins(MonotoneFunction):
     """Intervals [j w, (j + 1) w); ``label`` says what they are called: "midpoint", "lower" or "interval"."""
 
     width: float

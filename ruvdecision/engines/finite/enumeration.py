@@ -35,7 +35,7 @@ from ..base import (
     needs_release,
 )
 from .law import FiniteLaw, TooManyReleases
-from .tables import AVERAGED, TableProblem, after_release, published_by
+from .tables import AVERAGED, TableProblem, after_release, published_pattern
 from .target_table import outcome_codes, sample_covariance, target_table
 from .wrong_belief import BATCH, FinitePair, decision_costs
 
@@ -68,7 +68,7 @@ class Enumeration(BaseEngine):
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
             for mask in problem.masks:
-                published_by(belief, mask)
+                published_pattern(belief, mask)
             return {}
         check_loss(user)
         target_table(belief, user.target, self.limit)

@@ -23,7 +23,7 @@ GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 
 
-def published_by(belief: TableBelief, mask: Mask) -> PublishedTable:
+def published_pattern(belief: TableBelief, mask: Mask) -> PublishedTable:
     """What a mask publishes of an empty table: which cells are missing, and which margins there are.
 
     An `UnsupportedError` if it is no mask of tables that can be inverted.
@@ -38,7 +38,7 @@ def _is_uninformative(shown: PublishedTable) -> bool:
 
 def after_release(belief: TableBelief, mask: Mask, release: object) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
-    shown = published_by(belief, mask)
+    shown = published_pattern(belief, mask)
     if release is None:
         if _is_uninformative(shown):
             return belief
@@ -71,7 +71,7 @@ class TableProblem:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
         belief, masks, data = self.user.belief, problem.masks, problem.data
         for mask in masks:
-            published_by(belief, mask)
+            published_pattern(belief, mask)
         before = self._uncertainty_of_belief(belief)
         counts = None if data is None else self._check_counts(data)
         listed = belief.listed_tables() if data is None else None
@@ -105,7 +105,7 @@ class TableProblem:
         self, problem: Problem, mask: Mask, listed: tuple[Ints, Array] | None
     ) -> tuple[Value, str]:
         belief = self.user.belief
-        if _is_uninformative(published_by(belief, mask)):
+        if _is_uninformative(published_pattern(belief, mask)):
             return self._uncertainty_of_belief(belief), "enumeration"
         if listed is not None:
             tables, chances = listed

@@ -144,7 +144,7 @@ class Synthesize(Mask):
         if self.method == "hypercube":
             return frame.put(dict(zip(chosen, draw_hypercube(part, ranked, rng), strict=True)))
         rows = draw_copula(ranked, rank_columns(who, frame.table.iloc[:, given]), rng)
-        return frame.moved(dict(zip(chosen, rows, strict=True)))
+        return frame.with_values_from_rows(dict(zip(chosen, rows, strict=True)))
 
     def _draw_normal(self, frame: Frame, chosen: list[int], given: list[int], rng: np.random.Generator) -> Frame:
         names = frame.columns
