@@ -181,6 +181,14 @@ def test_errors_and_convergence():
     bars = [c for c in ax.collections if isinstance(c, LineCollection)]
     assert [len(c.get_segments()) for c in bars] == [8, 8]
     assert not [text for text in legend_of(ax) if "one release" in text]
+    across = bars[0].get_segments()[0]
+    assert across[1][0] - across[0][0] == pytest.approx(2 * rumap.utility_error[0])
+    opened = [line for line in ax.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata()) == 2]
+    assert opened[0].get_xdata().tolist() == rumap.utility[[2, 7]].tolist()
+    exact = example_1().plot()
+    assert not [c for c in exact.collections if isinstance(c, LineCollection)]
+    cloud = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0], columns={"converged": [False]}).plot()
+    assert next(line for line in cloud.lines if line.get_label() == "a").get_markerfacecolor() == "none"
 
 
 def test_points_of_one_release_say_that_their_error_is_unknown():
@@ -193,14 +201,6 @@ def test_points_of_one_release_say_that_their_error_is_unknown():
         columns={"intruder_releases": [1, 40, 40, 40]},
     )
     assert "no bars: one release" in legend_of(rumap.plot())
-    across = bars[0].get_segments()[0]
-    assert across[1][0] - across[0][0] == pytest.approx(2 * rumap.utility_error[0])
-    opened = [line for line in ax.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata()) == 2]
-    assert opened[0].get_xdata().tolist() == rumap.utility[[2, 7]].tolist()
-    exact = example_1().plot()
-    assert not [c for c in exact.collections if isinstance(c, LineCollection)]
-    cloud = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0], columns={"converged": [False]}).plot()
-    assert next(line for line in cloud.lines if line.get_label() == "a").get_markerfacecolor() == "none"
 
 
 def test_log_axes_where_values_span_decades():
