@@ -487,6 +487,8 @@ def _write_remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[st
         remarks.append(f"open marker: {', '.join(words)}")
     if np.any((rumap.risk_error[shown] > 0) | (rumap.utility_error[shown] > 0)):
         remarks.append("bars: one standard error")
+    if np.any(rumap.one_release[shown]):
+        remarks.append("no bars: one release")
     sides = ((rumap.utility, ax.get_xlim()), (rumap.risk, ax.get_ylim()))
     away = np.any([np.isfinite(v) & ((v < low) | (v > high)) for v, (low, high) in sides], axis=0)
     if np.any(away & shown):

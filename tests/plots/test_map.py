@@ -180,6 +180,7 @@ def test_errors_and_convergence():
     assert {"open marker: not converged", "bars: one standard error"} < set(legend_of(ax))
     bars = [c for c in ax.collections if isinstance(c, LineCollection)]
     assert [len(c.get_segments()) for c in bars] == [8, 8]
+    assert not [text for text in legend_of(ax) if "one release" in text]
     across = bars[0].get_segments()[0]
     assert across[1][0] - across[0][0] == pytest.approx(2 * rumap.utility_error[0])
     opened = [line for line in ax.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata()) == 2]
@@ -188,6 +189,18 @@ def test_errors_and_convergence():
     assert not [c for c in exact.collections if isinstance(c, LineCollection)]
     cloud = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0], columns={"converged": [False]}).plot()
     assert next(line for line in cloud.lines if line.get_label() == "a").get_markerfacecolor() == "none"
+
+
+def test_points_of_one_release_say_that_their_error_is_unknown():
+    grid = np.geomspace(0.1, 100, 4)
+    u = formula(grid, 1)
+    rumap = RUMap.build(
+        masks=[Noise(sd=float(g)) for g in grid],
+        intruder=Value(u[0], np.array([np.nan, 0.1, 0.1, 0.1])),
+        scientist=Value(u[1], np.array([np.nan, 0.1, 0.1, 0.1])),
+        columns={"intruder_releases": [1, 40, 40, 40]},
+    )
+    assert "no bars: one release" in legend_of(rumap.plot())
 
 
 def test_log_axes_where_values_span_decades():

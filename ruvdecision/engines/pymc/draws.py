@@ -457,7 +457,10 @@ class ReleaseSampler:
         support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
         rng = as_generator(12345)
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
-        posteriors = [points.law(user.target) for user in self.users]
+        posteriors, start = [], rng.bit_generator.state
+        for user in self.users:
+            rng.bit_generator.state = start  # what is known of a target does not hang on who else asks
+            posteriors.append(points.law(user.target))
         where = log_posteriors(self.compiled, [uninformative])[0][1], points
         point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released", where)
         return with_verdict(replace(point, weights=weights, khat=khat, points=points))

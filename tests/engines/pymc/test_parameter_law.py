@@ -15,6 +15,7 @@ class Posterior:
     """Two independent beta laws, on the logit scale."""
 
     support_maps = ()
+    has_edges = False
 
     def __init__(self, first, second):
         self.shapes = np.array([first, second], dtype=float)

@@ -11,9 +11,10 @@ from scipy.optimize import brentq
 import ruvdecision as ruv
 from ruvdecision.engines.base import Problem, pick
 from ruvdecision.engines.pymc import quadrature
-from ruvdecision.engines.pymc.draws import ReleaseDraws, khat_of_loss
+from ruvdecision.engines.pymc.draws import ReleaseDraws
 from ruvdecision.engines.pymc.importance import weighted_draws
 from ruvdecision.engines.pymc.log_posterior import log_posteriors
+from ruvdecision.engines.pymc.loss_growth import khat_of_loss
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import SettledUncertainties
@@ -155,6 +156,27 @@ def test_a_release_that_tells_nothing_leaves_what_was_known():
     # E exp(k sigma**2 / 2) of a half-normal scale is 1 / sqrt(1 - k scale**2).
     right = np.exp(8) / np.sqrt(1 - 4 * 0.16) - np.exp(7) / (1 - 0.16)
     assert rumap.intruder.value[1] == pytest.approx(right, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_drawn_start_does_not_hang_on_who_else_asks():
+    """Records that are no normal numbers are drawn: every user's are the same, in this map and in the next."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 0, 0.5), pm().HalfNormal("sigma", 0.3)
+            pm().LogNormal("x", mu, sigma, shape=n)
+        return model
+
+    belief = ruv.PyMCBelief(build)
+    new, first = (ruv.User(belief, target, ruv.Absolute()) for target in (ruv.NewRecord(), ruv.Record(0)))
+    engine, found = ruv.Sampling(draws=100, chains=2), []
+    for users in ((new, new), (first, new), (new, first)):
+        options = {"intruder": users[0], "scientist": users[1], "data": [0.3, 2.2, 6.4], "risk": "relative_gain"}
+        rumap = ruv.evaluate([ruv.Suppress()], engine=engine, utility="relative_gain", **options)
+        assert rumap.risk[0] == 0 == rumap.utility[0]
+        found += [float(values[0]) for values in rumap.before]
+    assert len({found[i] for i in (0, 1, 3, 4)}) == 1
 
 
 # -- the draw of the release -------------------------------------------------------------------------------
