@@ -19,6 +19,7 @@ from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...errors import RuvError
 from ...losses.base import as_bayes_loss, losses_at
 from ...numerics.differences import climb_to_mode
+from ...numerics.roots import border
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
 from ...targets import Files, Kind
@@ -233,13 +234,13 @@ class _ParameterLoss:
 
     def _at_level(self, level: float, directions: Array, unit: Array) -> Array:
         """Where the mass falls below a level along each direction, ``(S, D)``."""
-        low, high = np.full(len(directions), -LONGEST), np.full(len(directions), LONGEST)
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            w = self.centre + np.exp(middle)[:, None] * directions * unit
-            there = self._relative_mass(w, unit) > -level
-            low, high = np.where(there, middle, low), np.where(there, high, middle)
-        return self.centre + np.exp(low)[:, None] * directions * unit
+
+        def place(logs: Array) -> Array:
+            return np.asarray(self.centre + np.exp(logs)[:, None] * directions * unit)
+
+        ends = (np.full(len(directions), end) for end in (-LONGEST, LONGEST))
+        above = lambda logs: (self._relative_mass(place(logs[0]), unit) > -level)[None]  # noqa: E731
+        return place(border(above, *ends, parts=2, rounds=HALVINGS))
 
 
 @dataclass(frozen=True, eq=False)
