@@ -7,9 +7,9 @@ what.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise, product
 from math import fsum, prod
 from typing import Any
@@ -149,15 +149,15 @@ class _Laws:
         """Whether there is noise on some of these entries."""
         return bool((np.diag(self.noise)[self.at(rows, columns)] > 0).any())
 
-    def branch(self, options: Callable[[File], list[tuple[File, float]]], alike: Sequence[int]) -> None:
+    def branch(self, options: Callable[[File], list[tuple[File, float]]]) -> None:
         """Send every output through a further law; of rows that may change places only the order counts."""
         known: dict[File, list[tuple[File, float]]] = {}
         place: dict[Output, int] = {}
 
         def arranged(file: File) -> File:
             rows = list(file)
-            moved = sorted((file[r] for r in alike), key=lambda row: place.setdefault(row, len(place)))
-            for r, row in zip(alike, moved, strict=True):
+            moved = sorted((file[r] for r in self.alike), key=lambda row: place.setdefault(row, len(place)))
+            for r, row in zip(self.alike, moved, strict=True):
                 rows[r] = row
             return tuple(rows)
 
@@ -170,22 +170,43 @@ class _Laws:
                 for new, q in known[file]:
                     after[new] = after.get(new, 0.0) + p * q
             size += len(after)
-            if size > MOST:
-                what = f"What the mask may release of {len(self.laws):,} files has too many cases to list"
-                raise UnsupportedError(what, f"more than {MOST:,}", "Use fewer records or outcomes")
+            self.check_room(size)
             found.append(after)
         self.laws = found
 
     def change(self, function: Callable[[File], File]) -> None:
         """Send every output through a function of whole files."""
-        self.branch(lambda file: [(function(file), 1.0)], self.alike)
+        self.branch(lambda file: [(function(file), 1.0)])
 
-    def change_row(self, r: int, options: Callable[[Output], Options]) -> None:
-        """Send one row through a further law. Those that may change places do so as soon as they went through."""
-        self.branch(
-            lambda file: [((*file[:r], row, *file[r + 1 :]), q) for row, q in options(file[r])],
-            self.alike[: bisect_right(self.alike, r)],
-        )
+    def change_rows(self, options: Callable[[Output], Options]) -> None:
+        """Send every row through a further law by itself; of those that may change places only the counts are kept."""
+        once = cache(options)
+        named = [r for r in range(self.n) if r not in self.alike]
+        together = cache(lambda rows: _counted([once(row) for row in rows]))
+
+        def further(file: File) -> list[tuple[File, float]]:
+            found = []
+            others = together(tuple(sorted((file[r] for r in self.alike), key=str)))
+            apart = [once(file[r]) for r in named]
+            self.check_room(len(others) * prod(map(len, apart)))
+            for one in product(*apart):
+                rows = list(file)
+                for r, (row, _) in zip(named, one, strict=True):
+                    rows[r] = row
+                chance = prod(q for _, q in one)
+                for moved, q in others:
+                    for r, row in zip(self.alike, moved, strict=True):
+                        rows[r] = row
+                    found.append((tuple(rows), chance * q))
+            return found
+
+        self.branch(further)
+
+    def check_room(self, size: int) -> None:
+        """Raise if there are too many cases."""
+        if size > MOST:
+            what = f"What the mask may release of {len(self.laws):,} files has too many cases to list"
+            raise UnsupportedError(what, f"more than {MOST:,}", "Use fewer records or outcomes")
 
     def hide(self, entries: Sequence[int] | Ints) -> None:
         """Release nothing of these entries."""
@@ -355,15 +376,7 @@ def _read_rows(laws: _Laws, options: Callable[[Output], Options], step: Step, ma
     if laws.noisy(range(laws.n), step.columns):
         what = f"Enumeration cannot invert {mask}: noise makes a continuum of categories"
         raise UnsupportedError(what, do=f"Put {mask.technique} before Noise")
-    known: dict[Output, Options] = {}
-
-    def once(row: Output) -> Options:
-        if row not in known:
-            known[row] = options(row)
-        return known[row]
-
-    for r in range(laws.n):
-        laws.change_row(r, once)
+    laws.change_rows(lambda row: [(new, p) for new, p in options(row) if p > 0])
 
 
 WHOLE: dict[type[Step], Callable[[_Laws, Any, Any, bool], None]] = {
@@ -377,6 +390,25 @@ WHOLE: dict[type[Step], Callable[[_Laws, Any, Any, bool], None]] = {
     Matrix: _read_matrix,
 }
 """What each step does to the laws of whole files; other steps are refused beside an average."""
+
+
+def _counted(options: Sequence[Options]) -> list[tuple[File, float]]:
+    """What may come out of rows whose order does not count, with probabilities."""
+    rows = list(dict.fromkeys(row for each in options for row, _ in each))
+    place = {row: i for i, row in enumerate(rows)}
+    law = {(0,) * len(rows): 1.0}
+    for each in options:
+        after: dict[tuple[int, ...], float] = {}
+        for counts, p in law.items():
+            for row, q in each:
+                i = place[row]
+                grown = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+                after[grown] = after.get(grown, 0.0) + p * q
+        if len(after) > MOST:
+            what = f"What {len(options)} rows may show has too many cases to list"
+            raise UnsupportedError(what, f"more than {MOST:,}", "Use fewer records or outcomes")
+        law = after
+    return [(tuple(row for row, m in zip(rows, counts, strict=True) for _ in range(m)), p) for counts, p in law.items()]
 
 
 def _exact_entries(noise: Array | None, n: int, width: int) -> NDArray[np.bool_]:
