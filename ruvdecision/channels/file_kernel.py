@@ -252,32 +252,20 @@ def _read_average(laws: _Laws, step: AverageRows, mask: MaskLike, touched: bool)
         return
     labels = step.rows.row_labels()
     groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-    new: dict[File, File] = {}
-    operators: set[tuple[tuple[int, int, tuple[int, ...]], ...]] = set()
-    for file in laws.outputs:
-        rows, operator = [list(row) for row in file], []
-        for members in groups:
-            for c in step.columns:
-                there = [r for r in members if file[r][c] is not None]
-                if not all(isinstance(file[r][c], float) for r in there):
-                    raise UnsupportedError(f"{mask} needs numbers, and these are labels", do="Give numbers as outcomes")
-                # The sum is rounded once, whatever the order of the rows.
-                mean = fsum(file[r][c] for r in there) / max(len(there), 1) + 0.0
-                for r in members:
-                    rows[r][c] = mean if r in there else None
-                    operator.append((r, c, tuple(there)))
-        new[file] = tuple(map(tuple, rows))
-        operators.add(tuple(operator))
     if laws.noisy(range(laws.n), step.columns):
-        if len(operators) > 1:
-            what = f"Enumeration cannot invert {mask}: which entries are averaged is drawn, and noise is on them"
-            raise UnsupportedError(what, do=f"Put {mask.technique} first in the chain")
-        matrix = np.eye(len(laws.noise))
-        for r, c, among in next(iter(operators)):
-            matrix[r * laws.width + c] = 0.0
-            if r in among:
-                matrix[r * laws.width + c, laws.at(among, [c])] = 1.0 / len(among)
-        laws.noise = matrix @ laws.noise @ matrix.T
+        _average_noise(laws, step, mask, groups)
+    new: dict[File, File] = {}
+    for file in laws.outputs:
+        rows = [list(row) for row in file]
+        for members, c in product(groups, step.columns):
+            there = [r for r in members if file[r][c] is not None]
+            if not all(isinstance(file[r][c], float) for r in there):
+                raise UnsupportedError(f"{mask} needs numbers, and these are labels", do="Give numbers as outcomes")
+            # The sum is rounded once, whatever the order of the rows.
+            mean = fsum(file[r][c] for r in there) / max(len(there), 1) + 0.0
+            for r in there:
+                rows[r][c] = mean
+        new[file] = tuple(map(tuple, rows))
     # Means that differ in their last digits alone are one.
     means = sorted({row[c] for file in new.values() for row in file for c in step.columns if row[c] is not None})
     same = {value: value for value in means}
@@ -289,6 +277,20 @@ def _read_average(laws: _Laws, step: AverageRows, mask: MaskLike, touched: bool)
         return tuple(tuple(same.get(v, v) if c in step.columns else v for c, v in enumerate(row)) for row in new[file])
 
     laws.change(averaged)
+
+
+def _average_noise(laws: _Laws, step: AverageRows, mask: MaskLike, groups: Sequence[Sequence[int]]) -> None:
+    """Average the noise that is on the entries already."""
+    shown = {tuple(row[c] is not None for row in file for c in step.columns) for file in laws.outputs}
+    if len(shown) > 1:
+        what = f"Enumeration cannot invert {mask}: which entries are averaged is drawn, and noise is on them"
+        raise UnsupportedError(what, do=f"Put {mask.technique} first in the chain")
+    there = np.reshape(next(iter(shown)), (laws.n, len(step.columns)))
+    matrix = np.eye(len(laws.noise))
+    for members, (j, c) in product(groups, enumerate(step.columns)):
+        at = laws.at([r for r in members if there[r, j]], [c])
+        matrix[np.ix_(at, at)] = 1.0 / max(len(at), 1)
+    laws.noise = matrix @ laws.noise @ matrix.T
 
 
 def _read_noise(laws: _Laws, step: AddNoise, mask: MaskLike, touched: bool) -> None:

@@ -20,6 +20,7 @@ from .samples import Samples, finish_channel, partitions_of, released_files, row
 from .steps import (
     TOLERANCE,
     AddNoise,
+    AverageRows,
     ClipTo,
     Copy,
     Cut,
@@ -492,6 +493,15 @@ def _read_noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> Finit
     return channel.change_kernels(step, mask, change)
 
 
+def _read_average(channel: FiniteChannel, step: AverageRows, mask: MaskLike) -> FiniteChannel:
+    if step.rows is not None:
+        raise UnsupportedError(
+            f"Enumeration cannot invert {mask} record by record: it averages rows",
+            do="Leave the average out here; ruv.evaluate and ruv.posterior take it, for small files",
+        )
+    return channel
+
+
 def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
     """Each entry of an output by itself; entries that are not released stay so."""
 
@@ -568,6 +578,7 @@ def _refuse_noise(kernel: Kernel, mask: MaskLike, columns: Sequence[int]) -> Non
 FINITE: dict[type[Step], Callable[[FiniteChannel, Any, Any], FiniteChannel]] = {
     Drop: _read_drop,
     AddNoise: _read_noise,
+    AverageRows: _read_average,
     ClipTo: _read_entries,
     RoundTo: _read_entries,
     Cut: _read_entries,

@@ -24,7 +24,7 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Ints, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Evidence, Missing, Plan, Problem, Question, Refusal, needs_release
+from ..base import ORDER, BaseEngine, Evidence, MaskMixture, Missing, Plan, Problem, Question, Refusal, needs_release
 from .enumeration import Enumeration, check_loss, uncertainty_of
 from .law import FiniteLaw
 from .tables import AVERAGED
@@ -194,7 +194,6 @@ class WholeFile(BaseEngine):
 
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user, belief = problem.user, problem.user.belief
-        check_loss(user)
         found = {id(mask): file_matrix(belief, mask) for mask in problem.masks}
         joints = {
             key: (matrix, *self._joint_with_target(user, matrix)) for key, matrix in found.items() if matrix is not None
@@ -207,6 +206,7 @@ class WholeFile(BaseEngine):
         if not joints and not averages:
             what = "WholeFile needs a mask that looks at the whole file"
             return Refusal(what, "Use engine='auto'", Missing.USER)
+        check_loss(user)
         rest = [i for i, mask in enumerate(problem.masks) if id(mask) not in joints and id(mask) not in averages]
         inner = Enumeration().plan(problem.for_masks(rest)) if rest else None
         return inner if isinstance(inner, Refusal) else _Built(joints, averages, inner)
@@ -274,6 +274,10 @@ class WholeFile(BaseEngine):
             return
         for release in releases:
             yield Evidence(averaged.posterior(release))
+
+    def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
+        what = f"{mask} looks at the whole file, and which mask it was is not known"
+        raise UnsupportedError(what, do="Use knows_mask=True, or list the candidate masks in a map of their own")
 
     def _averaged_file(self, user: User, mask: Mask, data: Data | None) -> AveragedFile | None:
         """What a mask that averages rows does to the file; None for every other mask."""

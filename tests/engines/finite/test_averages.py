@@ -354,3 +354,46 @@ def test_every_record_with_a_known_total():
         for r in range(4)
     ]
     assert_allclose(np.ravel(each.uncertainty), wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_the_average_of_one_record_is_the_record():
+    belief = ruv.FiniteBelief([0.0, 1.0, 3.0], [0.2, 0.5, 0.3])
+    user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
+    noise = ruv.Noise(sd=0.7)
+    alone, both = (
+        ruv.evaluate([mask], intruder=user, scientist=user).intruder_uncertainty for mask in (noise, noise | MEAN)
+    )
+    assert_allclose(both, alone, rtol=1e-12)
+
+
+def test_several_noisy_copies_of_one_draw_are_one():
+    belief = ruv.FiniteBelief([0.0, 1.0, 3.0], [0.2, 0.5, 0.3])
+    user = ruv.User(belief, ruv.Record(0), ruv.Absolute())
+    noise = ruv.Noise(sd=0.7)
+    alone, both = ruv.evaluate(
+        [noise, noise | (ruv.Release() & ruv.Release())], intruder=user, scientist=user
+    ).intruder_uncertainty
+    assert both == pytest.approx(alone, rel=1e-10)
+    one, two = (
+        ruv.posterior(user, noise, [0.8]),
+        ruv.posterior(user, noise | (ruv.Release() & ruv.Release()), ([0.8], [0.8])),
+    )
+    assert_allclose(two.probabilities, one.probabilities, rtol=1e-12)
+
+
+def test_users_who_are_wrong_and_users_in_the_dark():
+    """Somebody whose truth is his belief pays what he expects; a mask that nobody names is refused."""
+    belief = belief_of(3, 3)
+    right = ruv.User(belief, ruv.Record(0), ruv.Quadratic(), knows=MEAN)
+    wrong = ruv.User(belief, ruv.Record(0), ruv.Quadratic(), knows=MEAN, truth=belief_of(3, 3))
+    mask = ruv.Stochastic(stays(3), inputs=LEVELS[3])
+    exact, drawn = (
+        ruv.evaluate([mask], intruder=u, scientist=u, seed=2, replicates=400).to_dataframe() for u in (right, wrong)
+    )
+    away = abs(exact["intruder_uncertainty"][0] - drawn["intruder_uncertainty"][0])
+    assert 0 < away < 4 * drawn["intruder_error"][0]
+    dark = ruv.User(belief, ruv.Record(0), ruv.Quadratic(), knows_mask=False)
+    with pytest.raises(ruv.UnsupportedError, match="which mask it was is not known"):
+        ruv.evaluate([MEAN | ruv.Noise(sd=1.0)], intruder=dark, scientist=right)
+    with pytest.raises(ruv.UnsupportedError, match="averages rows"):
+        MEAN.refines(mask, belief)
