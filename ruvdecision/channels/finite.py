@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..checks import as_float_array, is_number
 from ..errors import InputError, UnsupportedError
-from ..numerics.semidefinite import symmetric_root
+from ..numerics.semidefinite import null_rows, range_root, symmetric_root
 from ..protocols import Array
 from .samples import Samples, finish_channel, partitions_of, released_files, rows_held, sample_sizes
 from .steps import (
@@ -247,10 +247,8 @@ class Kernel:
         noisy = np.flatnonzero(np.diag(self.noise) > 0)
         part = self.noise[np.ix_(noisy, noisy)]
         sd = np.sqrt(np.diag(part))
-        values, vectors = np.linalg.eigh(part / np.outer(sd, sd))
-        live = values > 1e-12 * values.max()
-        scaled = vectors / sd[:, None]
-        return scaled[:, live] / np.sqrt(values[live]), scaled[:, ~live]
+        root, inverse = range_root(part, sd, 1e-12)
+        return inverse.T, null_rows(root / sd[:, None]).T / sd[:, None]
 
     @cached_property
     def noise_volume(self) -> tuple[float, int]:
