@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..checks import is_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .finite import LARGEST, FiniteRecords, Kernel, Output, RecordEvidence, hashable_record
@@ -109,7 +110,7 @@ class FileKernel:
         exact = _exact_entries(self.kernel.noise, self.n, shape[1])
         shown = np.array(self.kernel.outputs, dtype=object).reshape(-1, *shape)
         for c in range(shape[1]):
-            levels = np.unique([v for v in shown[:, :, c].reshape(-1).tolist() if isinstance(v, float)])
+            levels = np.unique([v for v in shown[:, :, c].reshape(-1).tolist() if is_number(v)])
             for r in np.flatnonzero(exact[:, c]).tolist():
                 rows[r] = (*rows[r][:c], _nearest(rows[r][c], levels), *rows[r][c + 1 :])
         order = sorted(self.alike, key=lambda r: self.place.get(_visible(rows[r], exact[r]), len(self.place)))
@@ -259,7 +260,7 @@ def _read_average(laws: _Laws, step: AverageRows, mask: MaskLike, touched: bool)
         rows = [list(row) for row in file]
         for members, c in product(groups, step.columns):
             there = [r for r in members if file[r][c] is not None]
-            if not all(isinstance(file[r][c], float) for r in there):
+            if not all(is_number(file[r][c]) for r in there):
                 raise UnsupportedError(f"{mask} needs numbers, and these are labels", do="Give numbers as outcomes")
             # The sum is rounded once, whatever the order of the rows.
             mean = fsum(file[r][c] for r in there) / max(len(there), 1) + 0.0
@@ -313,7 +314,7 @@ def _read_noise(laws: _Laws, step: AddNoise, mask: MaskLike, touched: bool) -> N
     shown = [[v for row in file for v in row] for file in laws.outputs]
     for i in np.flatnonzero(np.diag(noise) > 0):
         there = [output[i] is not None for output in shown]
-        if not all(isinstance(output[i], float) for output, shows in zip(shown, there, strict=True) if shows):
+        if not all(is_number(output[i]) for output, shows in zip(shown, there, strict=True) if shows):
             raise UnsupportedError(
                 "Noise needs numbers, and the records are labels", do="Use Stochastic for categories"
             )
@@ -424,7 +425,7 @@ def _visible(row: Output, where: NDArray[np.bool_]) -> Output:
 
 def _nearest(value: Any, levels: Array) -> Any:
     """The number among those that may be shown that a released one is, up to rounding."""
-    if not isinstance(value, float) or not len(levels):
+    if not is_number(value) or not len(levels):
         return value
     near = float(levels[np.abs(levels - value).argmin()])
     return near if abs(near - value) <= TOLERANCE * max(1.0, abs(value)) else value
