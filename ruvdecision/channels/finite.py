@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from typing import Any, Protocol
 
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 
 from ..checks import as_float_array, is_number
 from ..errors import InputError, UnsupportedError
-from ..numerics.semidefinite import symmetric_root
+from ..numerics.semidefinite import null_rows, range_root, symmetric_root
 from ..protocols import Array
 from .samples import Samples, finish_channel, partitions_of, released_files, rows_held, sample_sizes
 from .steps import (
     TOLERANCE,
     AddNoise,
+    AverageRows,
     ClipTo,
     Copy,
     Cut,
@@ -38,6 +40,8 @@ from .steps import (
 
 Ints = NDArray[np.int64]
 Output = tuple[Any, ...]
+SAME_NOISE = 1e-6
+"""In standard deviations: what is drawn as copies of one noise differs by no more than this."""
 LARGEST = 4_000_000
 """Most entries of a matrix of whole records."""
 KNOWN = (
@@ -132,12 +136,13 @@ class Kernel:
         levels = self.levels()
         if len(noisy) > 1 and not np.all(levels[:, noisy] == levels[:, noisy[:1]]):
             return None
-        part = self.noise[np.ix_(noisy, noisy)]
-        if len(noisy) > 1 and not np.linalg.eigvalsh(part)[0] > 1e-12 * np.max(np.diag(part)):
+        root, null = self._noise_directions
+        # Where copies of one noise tell the level apart from the noise, it is known.
+        if np.abs(null.sum(axis=0)).max(initial=0.0) > SAME_NOISE * np.abs(root).max():
             return None
         rest = np.delete(np.nan_to_num(levels, nan=np.inf), noisy, axis=1)
         label = np.unique(rest, axis=0, return_inverse=True)[1].reshape(-1)
-        sd = float(np.sqrt(1.0 / np.linalg.inv(part).sum()))
+        sd = float(1.0 / np.linalg.norm(root.sum(axis=0)))
         return levels[:, noisy[0]], sd, [np.flatnonzero(label == i) for i in range(int(label.max()) + 1)]
 
     def merged(self) -> Kernel:
@@ -225,17 +230,35 @@ class Kernel:
         assert self.noise is not None
         gap = released[:, None, :] - self.levels()[None]
         noisy = np.diag(self.noise) > 0
+        root, null = self._noise_directions
+        away = np.where(np.isnan(gap), 0.0, gap)
+        differs = (np.abs(away[..., ~noisy]) > TOLERANCE).any(axis=-1)
+        # Copies of one noise differ by what they were added to, up to the rounding of what is released.
+        size = np.abs(np.nan_to_num(released[:, noisy])).sum(axis=1)
+        rounding = TOLERANCE * size * np.abs(null).max(initial=0.0)
+        differs |= (np.abs(away[..., noisy] @ null) > SAME_NOISE + rounding[:, None, None]).any(axis=-1)
+        z = away[..., noisy] @ root
+        return np.where(differs, -np.inf, -0.5 * np.sum(z**2, axis=-1))
+
+    @cached_property
+    def _noise_directions(self) -> tuple[Array, Array]:
+        """Over the noisy columns: what makes the noise independent with variance one, and what takes it away."""
+        assert self.noise is not None
+        noisy = np.flatnonzero(np.diag(self.noise) > 0)
         part = self.noise[np.ix_(noisy, noisy)]
         sd = np.sqrt(np.diag(part))
-        if not np.linalg.eigvalsh(part / np.outer(sd, sd))[0] > 1e-12:
-            raise UnsupportedError(
-                "Noise with a singular covariance on several columns is not supported for a finite belief",
-                do="Give noise that is not a copy of other noise",
-            )
-        away = np.where(np.isnan(gap), 0.0, gap)
-        z = np.linalg.solve(np.linalg.cholesky(part), away[..., noisy][..., None])[..., 0]
-        differs = (np.abs(away[..., ~noisy]) > TOLERANCE).any(axis=-1)
-        return np.where(differs, -np.inf, -0.5 * np.sum(z**2, axis=-1))
+        root, inverse = range_root(part, sd, 1e-12)
+        return inverse.T, null_rows(root / sd[:, None]).T / sd[:, None]
+
+    @cached_property
+    def noise_volume(self) -> tuple[float, int]:
+        """Log determinant of 2 pi times the noise's covariance on the space that it fills, and its dimension."""
+        assert self.noise is not None
+        noisy = np.flatnonzero(np.diag(self.noise) > 0)
+        part, rank = 2 * np.pi * self.noise[np.ix_(noisy, noisy)], self._noise_directions[0].shape[1]
+        if rank == len(noisy):
+            return float(np.linalg.slogdet(part)[1]), rank
+        return float(np.log(np.linalg.eigvalsh(part)[len(noisy) - rank :]).sum()), rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,6 +491,15 @@ def _read_noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> Finit
     return channel.change_kernels(step, mask, change)
 
 
+def _read_average(channel: FiniteChannel, step: AverageRows, mask: MaskLike) -> FiniteChannel:
+    if step.rows is not None:
+        raise UnsupportedError(
+            f"Enumeration cannot invert {mask} record by record: it averages rows",
+            do="Leave the average out here; ruv.evaluate and ruv.posterior take it, for small files",
+        )
+    return channel
+
+
 def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
     """Each entry of an output by itself; entries that are not released stay so."""
 
@@ -544,6 +576,7 @@ def _refuse_noise(kernel: Kernel, mask: MaskLike, columns: Sequence[int]) -> Non
 FINITE: dict[type[Step], Callable[[FiniteChannel, Any, Any], FiniteChannel]] = {
     Drop: _read_drop,
     AddNoise: _read_noise,
+    AverageRows: _read_average,
     ClipTo: _read_entries,
     RoundTo: _read_entries,
     Cut: _read_entries,

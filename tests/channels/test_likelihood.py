@@ -786,3 +786,12 @@ def test_pieces_put_entries_in_their_places() -> None:
     assert "7.0" not in repr(whole) and "8.0" not in repr(Known([8.0]))
     with pytest.raises(InputError, match="no likelihood in numbers"):
         KnownLabels(["a"]).log([1.0], NUMPY)
+
+
+@pytest.mark.parametrize("name", ["ndtr", "log_ndtr", "rint", "exp", "log1p", "expm1", "isfinite"])
+def test_tensors_are_worked_on_as_numbers_are(name: str) -> None:
+    import pytensor.tensor as pt
+
+    x = np.array([-0.999, -0.5, -1e-9, 0.0, 0.3, 1.5, 2.5, 6.0])
+    found = getattr(tensor_math(), name)(pt.as_tensor_variable(x)).eval()
+    np.testing.assert_allclose(found, getattr(NUMPY, name)(x), rtol=1e-12, atol=1e-300)

@@ -217,8 +217,7 @@ def knowing_cases() -> dict[str, Case]:
         for aim in ("record", "mean"):
             ways = [(ruv.User(b, TARGETS[aim], ruv.Quadratic()), first & second) for b in (SCALAR, ONE)]
             ways.append((ruv.User(SCALAR, TARGETS[aim], ruv.Quadratic(), knows=second), first))
-            engines = ("sampling",) if how == "noise and average" else MODEL
-            cases[f"PyMC, {aim}, {how}"] = Case(ways, engines, FILE, replicates=3, slow=True)
+            cases[f"PyMC, {aim}, {how}"] = Case(ways, MODEL, FILE, replicates=3, slow=True)
     for how, mask in {
         "noise and round": ruv.Noise(sd=0.5) & ruv.Round(base=1),
         "round, then noise twice": ruv.Round(base=0.5) | (ruv.Noise(sd=0.5) & ruv.Noise(sd=1.0)),

@@ -70,6 +70,9 @@ CATEGORIES = [
     TOSS,
     ruv.Stochastic([[0.6, 0.3, 0.1], [0.1, 0.5, 0.4]]),
     TOSS & ruv.Suppress(rows=[0, 1]),
+    ruv.Microaggregate(groups=1),
+    TOSS | ruv.Microaggregate(groups=2),
+    ruv.Microaggregate(groups=1) | ruv.Noise(sd=0.4),
 ]
 quick = settings(deadline=None, max_examples=30)
 

@@ -200,7 +200,7 @@ class Programme:
             bound = max(better.bound, found[worst].bound)
             found[worst] = replace(_better_for_scientist(found[worst], better), bound=bound)
 
-    def _share(self, best: BestMechanism, least: float, outputs: Outputs) -> BestMechanism:
+    def _share(self, best: BestMechanism, least: float, outputs: MechanismOutputs) -> BestMechanism:
         """The mechanism and the bound with what was found at all other risk bounds."""
         goal, unit = least / self.users.units[0], self.users.units[1]
         if best.scientist - best.bound <= TOLERANCE * unit:
@@ -333,10 +333,10 @@ class Programme:
         self.columns = np.concatenate([self._plain_columns(), self.columns[used]])
         return matrix
 
-    def _priced(self, columns: Array) -> Outputs:
+    def _priced(self, columns: Array) -> MechanismOutputs:
         """Columns of mechanisms with both users' uncertainties, which are exact."""
         users = self.users
-        return Outputs(
+        return MechanismOutputs(
             columns,
             users.scientist.uncertainty_of_outputs(columns) / users.units[1],
             users.intruder.uncertainty_of_outputs(columns) / users.units[0],
@@ -344,7 +344,7 @@ class Programme:
 
 
 @dataclass(frozen=True, eq=False)
-class Outputs:
+class MechanismOutputs:
     """Columns of mechanisms, and the uncertainty that each adds for the scientist and the intruder."""
 
     columns: Array

@@ -10,8 +10,10 @@ import numpy as np
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
+from ...channels.file_kernel import averages_rows
 from ...channels.finite import FiniteChannel, RecordEvidence
 from ...channels.samples import sample_cases
+from ...channels.steps import resolve
 from ...checks import check_integer
 from ...errors import InputError
 from ...losses.base import check_labels
@@ -29,6 +31,7 @@ from ..base import (
     DecisionCosts,
     Evidence,
     MaskMixture,
+    Missing,
     Plan,
     Problem,
     Refusal,
@@ -74,6 +77,9 @@ class Enumeration(BaseEngine):
         target_table(belief, user.target, self.limit)
         scale, channels = sample_covariance(belief, data), {}
         for mask in problem.masks:
+            if averages_rows(resolve(mask, FiniteChannel.file_facts(belief, scale))):
+                what = f"Enumeration cannot invert {mask} record by record; WholeFile does, for small files"
+                return Refusal(what, "Use engine='auto'", Missing.USER)
             channel = channels[id(mask)] = FiniteChannel.of(belief, mask, scale)
             if data is None and not channel.continuous:
                 self._law_of_user(user, channel).check_room()
@@ -159,7 +165,11 @@ class Enumeration(BaseEngine):
         user = problem.user
         if channel.open_samples:
             return self._average_over_samples(problem, mask, channel, codes)
-        law = self._law_of_user(user, channel)
+        return self.uncertainty_after(problem, self._law_of_user(user, channel), codes)
+
+    def uncertainty_after(self, problem: Problem, law: FiniteLaw, codes: Ints | None) -> tuple[Value, str]:
+        """Expected uncertainty after a release, or its average over the releases of the records ``codes``, and how."""
+        user, channel = problem.user, law.channel
         if channel.continuous:
             if codes is None and law.one_record and (line := channel.kernels[0].outputs_on_line()) is not None:
                 return _integrate_over_noisy_release(user, law, *line), self.name

@@ -148,11 +148,11 @@ class FiniteLaw:
             if kernel.noise is None:
                 continue
             # Evidence is kept relative to the nearest output; across masks the size of the density counts.
-            noisy = np.diag(kernel.noise) > 0
             values = np.array(kernel.numbers([None if pd.isna(v) else v for v in frame[slot]]))
             offset += float(kernel.log_densities(values[None])[0].max())
-            offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
-            rank += float(noisy.sum())
+            volume, dimension = kernel.noise_volume
+            offset -= 0.5 * volume
+            rank += dimension
         return self._log_joint(slots) + offset, rank
 
     def density(self, release: object) -> tuple[float, float]:
@@ -178,10 +178,9 @@ class FiniteLaw:
                 return None
             with np.errstate(divide="ignore"):
                 evidence[mine] = np.log(np.exp(logs - top) @ kernel.matrix.T)
-            noisy = np.diag(kernel.noise) > 0
-            size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
-            offset += float(top.sum()) - 0.5 * float(mine.sum()) * size
-            rank += float(mine.sum()) * float(noisy.sum())
+            volume, dimension = kernel.noise_volume
+            offset += float(top.sum()) - 0.5 * float(mine.sum()) * volume
+            rank += float(mine.sum()) * dimension
         return self._joint_of_labelled_rows(evidence) + offset, rank
 
     # -- all releases ------------------------------------------------------------------------------------

@@ -1,19 +1,22 @@
-"""What a whole file of categories can be, its chance, and the uncertainty after a mechanism that reads all of it."""
+"""What a whole file of categories can be, its chance, and the uncertainty after masks that look at all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
+from ...channels.file_kernel import File, FileKernel, alike_rows, averages_rows
 from ...channels.file_matrix import FileMatrix
-from ...channels.finite import FiniteChannel
-from ...checks import check_integer
+from ...channels.finite import FiniteChannel, hashable_record
+from ...channels.steps import Resolved, resolve
+from ...checks import Data, check_integer
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
@@ -21,9 +24,11 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Ints, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal, needs_release
-from .enumeration import Enumeration, uncertainty_of
-from .target_table import TargetLaw, outcome_codes, target_table
+from ..base import ORDER, BaseEngine, Evidence, MaskMixture, Missing, Plan, Problem, Question, Refusal, needs_release
+from .enumeration import Enumeration, check_loss, uncertainty_of
+from .law import FiniteLaw
+from .tables import AVERAGED
+from .target_table import TargetLaw, TargetTable, outcome_codes, sample_covariance, target_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,22 @@ class PossibleFiles:
             np.add.at(totals, (np.arange(len(totals)), column), 1)
         return totals
 
+    def representatives(self, belief: FiniteBelief) -> list[File]:
+        """One file of each kind, with the records that nobody names in the order of their outcomes."""
+        codes = np.empty((len(self.counts), belief.records), dtype=np.int64)
+        codes[:, list(self.rows)] = self.codes
+        others = np.setdiff1d(np.arange(belief.records), self.rows)
+        for file, counts in zip(codes, self.counts, strict=True):
+            file[others] = np.repeat(np.arange(len(counts)), counts)
+        records = [hashable_record(name) for name in belief.levels.names]
+        return [tuple(records[code] for code in file) for file in codes.tolist()]
+
+    def index_of(self, codes: Ints) -> int:
+        """The number of one file, from the outcome of every record."""
+        counts = np.bincount(np.delete(codes, list(self.rows)), minlength=self.counts.shape[1])
+        same = (self.codes == codes[list(self.rows)]).all(axis=1) & (self.counts == counts).all(axis=1)
+        return int(np.flatnonzero(same)[0])
+
     def index_in(self, mask: FileMatrix) -> Ints:
         """The matrix row of every file in a mechanism that follows some of the same rows."""
         where = [self.rows.index(r) for r in mask.followed]
@@ -106,21 +127,55 @@ def file_matrix(belief: FiniteBelief, mask: Mask) -> FileMatrix | None:
     return steps[0] if len(steps) == 1 and isinstance(steps[0], FileMatrix) else None
 
 
+@dataclass(frozen=True, eq=False)
+class AveragedFile:
+    """A mask that averages rows, for a user of a finite belief: his file is one record, which can be any whole file."""
+
+    law: FiniteLaw
+    kernel: FileKernel
+    files: PossibleFiles
+
+    @classmethod
+    def of(cls, user: User, mask: Mask, found: Sequence[Resolved], limit: int) -> AveragedFile:
+        """The law of a target and the releases of a mask with these steps; refused if there are too many files."""
+        belief, most = user.belief, Enumeration().limit
+        n, table = belief.records, target_table(belief, user.target, most)
+        alike = alike_rows(found, n, table.rows).tolist()
+        files = PossibleFiles.of(belief, [r for r in range(n) if r not in alike], limit)
+        kernel = FileKernel.of(belief, files.representatives(belief), alike, found, mask.file_count)
+        if kernel is None:
+            files = PossibleFiles.of(belief, range(n), limit)
+            kernel = FileKernel.of(belief, files.representatives(belief), (), found, mask.file_count)
+            assert kernel is not None
+        joint = joint_with_files(belief, table, files)
+        chance = joint.sum(axis=1)
+        given = csr_array(joint / np.where(chance > 0, chance, 1.0)[:, None])
+        numbered = FiniteBelief([0], likelihood=[chance / chance.sum()], outcomes=np.arange(len(chance)))
+        channel = FiniteChannel((kernel.kernel,), np.zeros(1, dtype=np.int64), 1)
+        law = FiniteLaw(numbered, TargetTable((0,), table.values, (given,)), channel, most)
+        return cls(law, kernel, files)
+
+    def posterior(self, release: object) -> Posterior:
+        """Posterior of the target after one release."""
+        return Finite(self.law.table.values, self.law.posterior_probabilities(self.kernel.read(release)))
+
+
 class _Built(NamedTuple):
-    """The matrix, chances and values of each mask that is one, by its identity, and the plan for the other masks."""
+    """What was built for each mask that looks at the whole file, by its identity, and the plan for the other masks."""
 
     joints: dict[int, tuple[FileMatrix, Array, Array]]
+    averages: dict[int, AveragedFile]
     rest: Plan | None
 
 
 @dataclass(frozen=True)
 class WholeFile(BaseEngine):
-    """Enumeration that also inverts a `Mechanism`, which looks at the whole file.
+    """Enumeration that also inverts masks that look at the whole file: a `Mechanism`, and averages of rows.
 
     Every other mask goes to `Enumeration`.
 
-    Without data U is the expected one over all files, which is exact. With data it is the average over the outputs that
-    the mechanism can give for them.
+    Without data U is the expected one over all files, which is exact. With data it is the average over the releases
+    that the mask can make of them. With noise on several different numbers it is an average over drawn releases.
 
     Parameters
     ----------
@@ -143,17 +198,24 @@ class WholeFile(BaseEngine):
         joints = {
             key: (matrix, *self._joint_with_target(user, matrix)) for key, matrix in found.items() if matrix is not None
         }
-        if not joints:
-            return Refusal("WholeFile needs a mask that looks at the whole file", "Use engine='auto'", Missing.USER)
-        rest = problem.for_masks([i for i, mask in enumerate(problem.masks) if id(mask) not in joints])
-        inner = Enumeration().plan(rest) if rest.masks else None
-        return inner if isinstance(inner, Refusal) else _Built(joints, inner)
+        averages = {
+            id(mask): law
+            for mask in problem.masks
+            if id(mask) not in joints and (law := self._averaged_file(user, mask, problem.data)) is not None
+        }
+        if not joints and not averages:
+            what = "WholeFile needs a mask that looks at the whole file"
+            return Refusal(what, "Use engine='auto'", Missing.USER)
+        check_loss(user)
+        rest = [i for i, mask in enumerate(problem.masks) if id(mask) not in joints and id(mask) not in averages]
+        inner = Enumeration().plan(problem.for_masks(rest)) if rest else None
+        return inner if isinstance(inner, Refusal) else _Built(joints, averages, inner)
 
     def run(self, problem: Problem, built: _Built) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = [self.name] * len(masks)
-        rest = [i for i, mask in enumerate(masks) if id(mask) not in built.joints]
+        rest = [i for i, m in enumerate(masks) if id(m) not in built.joints and id(m) not in built.averages]
         if rest:
             assert built.rest is not None
             # The channels of the rest are those that were built, whichever of the masks these are.
@@ -164,7 +226,14 @@ class WholeFile(BaseEngine):
         codes = None if data is None else outcome_codes(user.belief, data)
         before = np.nan
         for i, candidate in enumerate(masks):
-            if id(candidate) in built.joints:
+            if id(candidate) in built.averages:
+                averaged = built.averages[id(candidate)]
+                file = None if codes is None else np.array([averaged.files.index_of(codes)])
+                found, names[i] = Enumeration().uncertainty_after(problem, averaged.law, file)
+                value[i], error[i] = found.value, found.error
+                start = averaged.law.outputs_before_noise().sum(axis=0, keepdims=True)
+                before = float(uncertainty_of(user, averaged.law.table.values, start).value[0])
+            elif id(candidate) in built.joints:
                 mask, joint, values = built.joints[id(candidate)]
                 before = float(uncertainty_of(user, values, joint.sum(axis=0, keepdims=True)).value[0])
                 chance = joint.sum(axis=1)
@@ -177,10 +246,15 @@ class WholeFile(BaseEngine):
                 value[i], error[i] = each.averaged(weights[live])
         if np.isnan(before):
             before = part.before
-        return [Solution(value, error, float(before), names, averaged=bool(rest) and part.averaged)]
+        return [Solution(value, error, float(before), names, averaged=AVERAGED in names)]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release."""
+        averaged = self._averaged_file(user, mask, None)
+        if averaged is not None:
+            if release is None:
+                raise needs_release(mask)
+            return averaged.posterior(release)
         matrix = file_matrix(user.belief, mask)
         if matrix is None:
             return Enumeration().posterior(user, mask, release)
@@ -192,6 +266,23 @@ class WholeFile(BaseEngine):
             what = "The release cannot come from this belief and mask"
             raise InputError(what, "probability zero", "Check the release")
         return Finite(values, row / row.sum())
+
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
+        averaged = self._averaged_file(problem.user, mask, problem.data)
+        if averaged is None:
+            yield from super().posteriors(problem, mask, releases)
+            return
+        for release in releases:
+            yield Evidence(averaged.posterior(release))
+
+    def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
+        what = f"{mask} looks at the whole file, and which mask it was is not known"
+        raise UnsupportedError(what, do="Use knows_mask=True, or list the candidate masks in a map of their own")
+
+    def _averaged_file(self, user: User, mask: Mask, data: Data | None) -> AveragedFile | None:
+        """What a mask that averages rows does to the file; None for every other mask."""
+        found = resolve(mask, FiniteChannel.file_facts(user.belief, sample_covariance(user.belief, data)))
+        return AveragedFile.of(user, mask, found, self.limit) if averages_rows(found) else None
 
     def _joint_with_target(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
         """Chance of every output together with the target's values, and those values."""

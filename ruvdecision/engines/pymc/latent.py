@@ -159,6 +159,12 @@ class LatentRecords:
                 "Records whose law has point masses cannot be sampled where they must be drawn together",
                 do="Use a mask that works record by record (Noise, Round, Topcode, Suppress)",
             )
+        if self.compiled.discrete and self.compiled.kind == "joint":
+            raise UnsupportedError(
+                "Discrete records that depend on each other given the parameters can be neither summed out nor sampled",
+                do="Write them as independent given the parameters (for a table of counts one pm.Poisson per entry), "
+                "or use Suppress()",
+            )
         if self.compiled.discrete:
             raise UnsupportedError(
                 "Discrete records that cannot be summed out cannot be sampled",

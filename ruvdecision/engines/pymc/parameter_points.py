@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...channels.likelihood import ColumnLikelihood, ReleaseLikelihood, Uninformative
 from ...checks import check_index
 from ...errors import InputError, UnsupportedError
-from ...numerics.semidefinite import symmetric_root
+from ...numerics.semidefinite import joseph_update, right_divide, symmetric_root
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...posteriors.base import BasePosterior
 from ...protocols import Array, Posterior
@@ -200,11 +200,14 @@ class ParameterPoints:
         noise, some = noises[0 if len(noises) == 1 else row], np.flatnonzero(released[row])
         if not len(some):
             return m, c
-        total = c[:, some][:, :, some] + noise[np.ix_(some, some)]
-        gain = np.linalg.solve(total, c[:, some]).transpose(0, 2, 1)
-        after = c - gain @ c[:, some]
-        residual = centre[row, some] - m[:, some]
-        return m + np.einsum("sij,sj->si", gain, residual), (after + after.transpose(0, 2, 1)) / 2
+        view, noise = np.eye(self.compiled.k)[some], noise[np.ix_(some, some)]
+        gain = right_divide(c @ view.T, view @ c @ view.T + noise)
+        told = np.diagonal(noise) == 0
+        gain[:, some[told]] = np.eye(len(some))[told]  # what is released as it is is known, not up to rounding
+        after = joseph_update(np.eye(self.compiled.k) - gain @ view, c, gain, noise)
+        mean = m + np.einsum("sij,sj->si", gain, centre[row, some] - m[:, some])
+        mean[:, some[told]] = centre[row, some[told]]
+        return mean, after
 
     # -- one record ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.interpolate import CubicSpline
@@ -20,7 +21,7 @@ from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import SettledUncertainties
 from ruvdecision.engines.pymc.nuts import Chains, diagnose
 from ruvdecision.engines.pymc.replicates import ReplicateTally, observed_release, replicates_of
-from ruvdecision.errors import InputError
+from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.posteriors import Drawn
 from ruvdecision.protocols import Value
 
@@ -875,3 +876,49 @@ def test_what_is_known_already_has_no_uncertainty(loss, target, knows):
     rumap = ruv.evaluate([ruv.Noise(sd=1.0)], intruder=user, scientist=user, data=data, replicates=3, seed=1)
     assert rumap.intruder_uncertainty[0] == pytest.approx(0, abs=1e-7) and rumap.risk[0] > 1e6
     assert rumap.columns["intruder_converged"][0]
+
+
+def test_two_releases_that_tell_a_row_exactly():
+    """A covariance by differences came out at -2e-16: `posterior` was refused, and a map was sampled in vain."""
+
+    def build(n):
+        with pm().Model(coords={"person": range(n), "variable": ["income", "age"]}) as model:
+            r, mu = pm().Uniform("r", -1, 1), pm().Normal("mu", 0, 0.5)
+            covariance = pm().math.stack([pm().math.stack([1.0, 1.2 * r]), pm().math.stack([1.2 * r, 1.44])])
+            pm().MvNormal("x", mu * np.ones(2), cov=covariance, dims=("person", "variable"))
+        return model
+
+    belief = ruv.PyMCBelief(build)
+    data = pd.DataFrame({"age": [0.4, -1.1, 2.2, 0.9], "income": [0.7, -0.2, 1.4, 1.8]})
+    both = ruv.Noise(sd=0.7, columns=["income"]) & ruv.Noise(sd=0.4, columns=["age"])  # each leaves the other as it is
+    release = both.release(data, 3)
+    for row, column in [(row, column) for row in range(4) for column in ("income", "age")]:
+        law = ruv.posterior(ruv.User(belief, ruv.Record(row, column=column), ruv.Quadratic()), both, release)
+        assert float(law.mean()) == pytest.approx(data.loc[row, column], abs=1e-12)
+        assert float(law.var()) == 0
+    users = [ruv.User(belief, ruv.Record(row, column="income"), ruv.Quadratic()) for row in (0, 1)]
+    rumap = ruv.evaluate([both], intruder=users[0], scientist=users[1], data=data, replicates=3, seed=1)
+    assert rumap.intruder_uncertainty[0] == 0 and rumap.columns["intruder_converged"][0]
+
+
+def test_counts_that_are_tied_together_are_told_another_way():
+    """The way out was a mask that works record by record: those were the masks that were refused."""
+
+    def build(n, tied):
+        with pm().Model() as model:
+            rate = pm().Gamma("rate", 3, 1)
+            if tied:
+                pm().DirichletMultinomial("x", n=10, a=rate * np.ones(3), shape=(n, 3))
+            else:
+                pm().Poisson("x", rate, shape=(n, 3))
+        return model
+
+    data = np.array([[3, 3, 4], [1, 8, 1]])
+    for mask in (ruv.Noise(sd=1.0), ruv.Round(base=5)):
+        users = [
+            ruv.User(ruv.PyMCBelief(build, tied=tied), ruv.Record(0, column=0), ruv.Quadratic())
+            for tied in (True, False)
+        ]
+        with pytest.raises(UnsupportedError, match=r"depend on each other.*pm\.Poisson per entry"):
+            ruv.posterior(users[0], mask, mask.release(data, 1))
+        assert float(ruv.posterior(users[1], mask, mask.release(data, 1)).var()) > 0
