@@ -41,6 +41,8 @@ OFF = 0.5
 """How far a point may be off its level: the density has jumps, or never falls so far."""
 PLACES, FARTHEST = 401, 30.0
 """Places of a record that are looked at for a first one, and how far they go on the mapped line."""
+LIGHT = 0.35
+"""Tail index below which draws are taken at their word; of means that do not exist they said .5 at the least."""
 GOOD_KHAT = 0.7
 """Tail index from which on draws do not settle a mean."""
 DOUBTFUL, ENDLESS = 0.3, 0.99
@@ -78,6 +80,8 @@ class MeanLoss:
         with suppress(RuvError, TypeError, ValueError, NotImplementedError), np.errstate(all="ignore"):
             estimate = self.user.loss.estimate(posterior, self.user.actions)
             khat = khat_of_loss(self.user, posterior, estimate)
+            if -np.inf < khat < LIGHT:
+                return None
             growth = self._growth_before_release(estimate)
             if where is not None and not growth < DOUBTFUL:
                 growth = growth_of_loss(*where, self.user, estimate)
